@@ -1,7 +1,5 @@
 """Where work on blocks of rows is done: here, in processes of this machine, or as tasks on a Ray cluster."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -3,8 +3,6 @@
 A file may be a stranger's. What it unpacks to is bounded by its size on the disk, which its owner sees.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from icda.errors import InputError

@@ -5,8 +5,6 @@ asked for, and what the user of this very command named with `--plugin`. A plugi
 names is not: whoever reads such a file learns what to do.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

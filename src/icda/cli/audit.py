@@ -1,7 +1,5 @@
 """`icda audit`"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`icda`: one word a command, one file a command."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform

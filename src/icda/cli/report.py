@@ -1,7 +1,5 @@
 """`icda report`"""
 
-from __future__ import annotations
-
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Random changes of a whole batch of images, on bytes: crops and flips, and RandAugment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

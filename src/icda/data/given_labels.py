@@ -1,7 +1,5 @@
 """Training labels from a file beside the images, such as those that people gave (CIFAR-10N, CIFAR-100N)."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Batches in an order that depends on nothing but a seed, an epoch and a rank."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Cutting samples into disjoint parts, and taking a small part of a task for a quick look."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

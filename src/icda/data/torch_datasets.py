@@ -1,7 +1,5 @@
 """Torch Datasets, Hugging Face datasets and tensors as splits of a task. Items are drawn when they are needed."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The paper's figures from trained runs: one picture file each, with its numbers in a CSV beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Grad-CAM: where in a picture a network looks when it says a class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Margins: by how much the right class's logit stands above the best of the others
 how strongly the sample is tied to each class that is not its own.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

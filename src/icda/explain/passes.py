@@ -1,7 +1,5 @@
 """What a trained network makes of the samples of a split: features, logits, mapped variances."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Samples as a reader sees them: pictures as data URIs, texts as they were written."""
 
-from __future__ import annotations
-
 import base64
 import io
 

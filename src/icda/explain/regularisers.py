@@ -8,8 +8,6 @@ so that to first order a loss that adjusts logits is cross entropy plus R = (q -
 target, and R splits into the terms below.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """All that is explained of one trained run, as plain data for `explanations.json` and the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

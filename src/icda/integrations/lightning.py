@@ -1,7 +1,5 @@
 """Losses of icda in a LightningModule of your own: one loss, one callback."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

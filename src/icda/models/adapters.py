@@ -1,7 +1,5 @@
 """Models of timm, torchvision and their likes behind the one face: without its head a forward gives the features."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

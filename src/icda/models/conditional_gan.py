@@ -1,7 +1,5 @@
 """A generator of images of given classes, and the discriminator that judges them: the two halves of a conditional GAN."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

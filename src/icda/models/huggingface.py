@@ -1,7 +1,5 @@
 """Hugging Face image and text classifiers behind the one face."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which tokeniser a model reads texts with, and whether it reads texts at all."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace

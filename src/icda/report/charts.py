@@ -1,7 +1,5 @@
 """Small charts as inline SVG: complete without a script, told apart by more than colour."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

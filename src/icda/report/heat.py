@@ -1,7 +1,5 @@
 """Square tables of numbers as colour: cells of a table while they can be read, pixels of a picture beyond."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """HTML that cannot forget to escape, where all is text unless it is `Markup`; and the page around it, in one file."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import importlib.resources

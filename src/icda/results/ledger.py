@@ -1,7 +1,5 @@
 """Results as rows of a CSV file: what was run, on what, and what came out."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping

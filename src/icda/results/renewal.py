@@ -1,7 +1,5 @@
 """Several files of a folder that are replaced together."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """What a person answered: a table of samples with their group and, where it was wrong, their label."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

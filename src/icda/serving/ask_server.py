@@ -1,7 +1,5 @@
 """`icda ask --serve`: the page of questions on this machine's own address, with every answer saved at once."""
 
-from __future__ import annotations
-
 import io
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """A model for other programs: one ONNX graph from inputs to logits, or its weights as safetensors."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

@@ -1,7 +1,5 @@
 """`icda fit`: audit, fit the head that the audit recommends, and see what it brought."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

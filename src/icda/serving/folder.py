@@ -1,7 +1,5 @@
 """The model folder: facts as JSON, weights as safetensors. Nothing in it can run code."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`icda fit` from Python, on a data frame."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

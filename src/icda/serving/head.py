@@ -1,7 +1,5 @@
 """A linear head on features, with the encoder that made them: what `icda fit` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

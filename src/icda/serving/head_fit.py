@@ -1,7 +1,5 @@
 """Heads for `icda fit`: the one that the audit recommends, or one by name, in memory and over blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path

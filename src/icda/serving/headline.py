@@ -1,7 +1,5 @@
 """What a person wants to know of a fit first, in a sentence each; for the page and for the terminal."""
 
-from __future__ import annotations
-
 import math
 import shlex
 

@@ -1,7 +1,5 @@
 """A trained network with the method's own way of answering: what `icda train` leaves in its folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

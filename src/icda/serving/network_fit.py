@@ -1,7 +1,5 @@
 """`icda fit --train`: the trainer trains the network end to end, by default with the method that decides for itself."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

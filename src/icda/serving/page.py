@@ -1,7 +1,5 @@
 """The page of `icda fit`: the result at a glance; then what was found, done and brought, what to check, how to use it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any

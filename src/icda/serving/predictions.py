@@ -1,7 +1,5 @@
 """New inputs from the folders and files that people have them in, and a file of what a model says of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike

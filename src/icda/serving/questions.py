@@ -1,7 +1,5 @@
 """The page on which a person answers: two strips of samples per class, then one sample after the other."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.resources
 import json

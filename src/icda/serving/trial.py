@@ -1,7 +1,5 @@
 """What a fit brought: heads judged on samples they have not seen, beside plain cross entropy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Checkpoints that are whole or not there, and are read without running code."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import zipfile

@@ -1,7 +1,5 @@
 """The settings of a run, as one dataclass that the command line is made from."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Where a result was made: versions, machine, commit."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

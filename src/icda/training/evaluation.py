@@ -1,7 +1,5 @@
 """Predictions over a split, and what they are worth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs of one recipe, each in a folder of its own: read if finished, continued if begun, several at the same time."""
 
-from __future__ import annotations
-
 import sys
 import time
 import traceback

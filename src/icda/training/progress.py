@@ -1,7 +1,5 @@
 """What is said of a training: before the first epoch, while it runs, and in its log."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

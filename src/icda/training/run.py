@@ -1,7 +1,5 @@
 """One run from configuration to result."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

@@ -3,8 +3,6 @@
 Only the log reads this. Methods are never shown which labels are wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

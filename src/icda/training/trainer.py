@@ -1,7 +1,5 @@
 """The loop: stages, epochs, steps, checkpoints. It knows no method and no dataset by name."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Mapping, Sequence

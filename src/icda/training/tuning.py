@@ -1,7 +1,5 @@
 """Hyper-parameter search with Optuna on validation data; test data are never evaluated."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The attributes are clusters within each class, found by k-means and numbered by size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Film reviews and the same reviews rewritten by people to say the opposite: what a sentiment model really reads."""
 
-from __future__ import annotations
-
 import csv
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """CelebA: is the hair blond? Nearly all blond people in it are women."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any

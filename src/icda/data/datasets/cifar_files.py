@@ -1,7 +1,5 @@
 """CIFAR from disk: the public pickled batches of CIFAR-10 and CIFAR-100, or lossless WebP grids of them."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """CivilComments of WILDS: is a comment toxic? Mentions of an identity go with the label in training."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ImageNet-GLT: rare classes and, within each class, rare looks."""
 
-from __future__ import annotations
-
 import argparse
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """ImageNet-LT as features: a linear head on a frozen encoder, by the lists of OLTR."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A hundred classes of Tiny ImageNet at 32 x 32 pixels: long-tailed, for CIFAR-100-LT, or with a generalised long tail."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import lru_cache, partial
 from importlib import resources

@@ -1,7 +1,5 @@
 """Waterbirds: birds pasted on land and water, where the background gives most training labels away."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

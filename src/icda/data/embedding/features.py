@@ -1,7 +1,5 @@
 """The features file: one .npz that `np.load` reads without icda."""
 
-from __future__ import annotations
-
 import io
 import math
 import zipfile

@@ -1,7 +1,5 @@
 """Encode all samples, chunk by chunk, so that a killed run goes on where it stopped."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Rows of feature files in blocks: what a worker needs to know to read its part itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path

@@ -3,8 +3,6 @@
 What is learnt of the training rows (levels, medians) is learnt by scikit-learn's transformers and kept as plain data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime

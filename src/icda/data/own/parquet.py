@@ -1,7 +1,5 @@
 """Features and labels in Parquet files: one file, many, or a folder, read batch by batch."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

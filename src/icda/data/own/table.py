@@ -1,7 +1,5 @@
 """A CSV table of images, texts or numbers with their labels."""
 
-from __future__ import annotations
-
 import csv
 import difflib
 import re

@@ -1,7 +1,5 @@
 """A user's own data as a task: a folder of images, a table of images or texts, a file of features."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The audit: what to try, what ties cost, and which samples to look at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Accuracy class by class and group by group, and which class is taken for which."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

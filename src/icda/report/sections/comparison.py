@@ -1,7 +1,5 @@
 """Several runs beside each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

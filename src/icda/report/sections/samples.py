@@ -1,7 +1,5 @@
 """Single samples, to be looked at: the most tied ones, heat maps, counterfactual pictures."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

@@ -1,7 +1,5 @@
 """How far samples are from being taken for another class, and how strongly they are tied to one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
