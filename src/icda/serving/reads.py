@@ -70,9 +70,7 @@ class Reads:
             raise InputError(f"{origin}: columns are {columns!r}, expected names.")
         table = None if values.get("table") is None else plan_from_list(values["table"], origin)
         if table is not None and len(feature_names(table)) != values["width"]:
-            raise InputError(
-                f"{origin}: the table's columns make {len(feature_names(table))} features, not {values['width']}."
-            )
+            raise InputError(f"{origin}: the table makes {len(feature_names(table))} features, not {values['width']}.")
         known: dict[str, Any] = {name: values.get(name) for name in (*names, "image_size")}
         named = None if columns is None else tuple(columns)
         return cls(values["kind"], values["width"], **known, columns=named, table=table)
