@@ -248,7 +248,11 @@ def _read(
             f"{part} is a {type(dataset).__name__}, and a dataset needs len() and items by number: a stream cannot be "
             "trained on, and of a DataLoader give its .dataset."
         )
-    if isinstance(dataset, tuple | list) and dataset and all(_is_array(values) for values in dataset):
+    if (
+        isinstance(dataset, tuple | list)
+        and dataset
+        and all(isinstance(values, np.ndarray | Tensor) and values.ndim for values in dataset)
+    ):
         dataset = TensorDataset(*(torch.as_tensor(values) for values in dataset))
     if len(dataset) == 0:
         raise InputError(f"{part} is empty.")
@@ -260,10 +264,6 @@ def _read(
     if groups is not None and len(groups) != len(dataset):
         raise InputError(f"groups of {part} are {len(groups)}, and it has {len(dataset)} items.")
     return source, labels, groups
-
-
-def _is_array(values: Any) -> bool:
-    return isinstance(values, np.ndarray | Tensor) and values.ndim > 0
 
 
 def _labels(part: str, values: Any) -> Tensor:

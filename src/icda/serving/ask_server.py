@@ -85,7 +85,3 @@ def serve(app: Any, port: int, say: Callable[[str], None], token: str) -> None:
                 say(f"Open http://{HOST}:{chosen}/?token={token}\nCtrl-C ends it; every answer is saved at once.")
 
     Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning", access_log=False)).run()
-
-
-def new_token() -> str:
-    return secrets.token_urlsafe(24)

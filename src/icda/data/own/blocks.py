@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from icda.data.embedding.features import Features, map_features
+from icda.data.embedding.features import map_features
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
 from icda.data.own.feature_files import LABELS, features_column, map_array
@@ -15,6 +15,7 @@ from icda.data.own.parquet import ParquetTable, open_parquet
 from icda.data.own.table import LABEL, SPLIT
 from icda.errors import InputError, MissingFileError
 
+_mapped = lru_cache(maxsize=4)(map_features)
 BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
 
 
@@ -196,11 +197,6 @@ def _spans(path: Path, features: np.ndarray, block_bytes: int) -> list[tuple[int
         raise InputError(f"{path} has shape {features.shape}: there are no {'features' if len(features) else 'rows'}.")
     step = max(1, block_bytes // max(1, features.itemsize * features.shape[1]))
     return [(start, min(start + step, len(features))) for start in range(0, len(features), step)]
-
-
-@lru_cache(maxsize=4)
-def _mapped(path: Path) -> Features:
-    return map_features(path)
 
 
 @lru_cache(maxsize=256)

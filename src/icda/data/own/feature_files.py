@@ -206,6 +206,8 @@ class ParquetFile:
             raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
         with open_parquet(path) as file:
             schema = file.schema_arrow
+            if not file.metadata.num_rows:
+                raise InputError(f"{path} has no rows.")
         self.path, self.names = path, list(schema.names)
         self.plain, self.lists = numeric_columns(schema), features_column(schema)
 

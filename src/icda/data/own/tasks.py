@@ -160,7 +160,9 @@ def own_task(
         group_names = natural_order(group for group in samples.groups if group)
         groups = _number(samples.groups, ("", *group_names)) - 1  # -1: not known
         strata = targets * (len(group_names) + 1) + groups + 1
-        attributes = None if samples.attributes is None else _attribute_of_group(samples.attributes, groups)
+        if samples.attributes is not None:
+            numbers = _number(samples.attributes, natural_order(samples.attributes))
+            attributes = tuple(int(numbers[(groups == own).nonzero()[0, 0]]) for own in range(len(group_names)))
     rows, cut = _complete(name, splits, strata, seed)
     return Task(
         name=name,
@@ -179,11 +181,6 @@ def own_task(
 def _number(values: Sequence[str], names: tuple[str, ...]) -> Tensor:
     numbers = {name: number for number, name in enumerate(names)}
     return torch.tensor([numbers[value] for value in values], dtype=torch.long)
-
-
-def _attribute_of_group(attributes: Sequence[str], groups: Tensor) -> tuple[int, ...]:
-    numbers = _number(attributes, natural_order(attributes))
-    return tuple(int(numbers[(groups == group).nonzero()[0, 0]]) for group in range(int(groups.max()) + 1))
 
 
 def _check_classes(name: str, labels: Sequence[str], splits: Sequence[str]) -> None:
