@@ -27,13 +27,13 @@ def describe_samples(figures: Mapping[str, Tensor], split: Split) -> dict[str, F
         if split.clean_targets is not None:
             wrong = targets != split.clean_targets[known]
             found |= _compare(values, wrong, (f"{name}_wrong_labels", f"{name}_right_labels"))
-            found |= _with_auroc(f"{name}_auroc_wrong", -values, wrong)
+            found[f"{name}_auroc_wrong"] = auroc(-values, wrong)
         if split.groups is not None:
             few = minority(split.targets, split.groups)[known]
             found |= _compare(values, few, (f"{name}_minority", f"{name}_majority"))
-            found |= _with_auroc(f"{name}_auroc_minority", values, few)
+            found[f"{name}_auroc_minority"] = auroc(values, few)
         found |= _by_class_size(name, values, targets, split.targets)
-    return found
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def minority(targets: Tensor, groups: Tensor) -> Tensor:
@@ -58,11 +58,6 @@ def auroc(scores: Tensor, positive: Tensor) -> float | None:
 def _compare(values: Tensor, chosen: Tensor, names: tuple[str, str]) -> dict[str, Figure]:
     parts = zip(names, (values[chosen], values[~chosen]), strict=True)
     return {name: float(part.mean()) for name, part in parts if len(part)}
-
-
-def _with_auroc(name: str, scores: Tensor, positive: Tensor) -> dict[str, Figure]:
-    area = auroc(scores, positive)
-    return {} if area is None else {name: area}
 
 
 def _by_class_size(name: str, values: Tensor, targets: Tensor, every_target: Tensor) -> dict[str, Figure]:

@@ -127,14 +127,18 @@ def tune(
         direction="maximize",
         load_if_exists=True,
     )
-    _take_up_interrupted(optuna, study)
-    while (done := len(_finished(optuna, study))) < trials:
+    states = optuna.trial.TrialState
+    for trial in study.get_trials(states=(states.RUNNING,)):  # interrupted: taken up again
+        study.tell(trial.number, state=states.FAIL)
+        study.enqueue_trial(trial.params, skip_if_exists=True)
+    while (done := len(study.get_trials(states=(states.COMPLETE, states.PRUNED)))) < trials:
         # A new sampler for each trial: one that lived on would start again at its first draw after a resume.
-        study.sampler = optuna.samplers.TPESampler(seed=_seed(config.seed, done))
+        digest = hashlib.sha256(f"{config.seed} {done}".encode()).digest()
+        study.sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"))
         study.optimize(lambda trial: _objective(optuna, trial, config, space, metric), n_trials=1)
         last = study.trials[-1]
         say(f"trial {done + 1} of {trials}: {_described(last.params)}: {_worth(last, metric)}")
-    if not study.get_trials(states=(optuna.trial.TrialState.COMPLETE,)):
+    if not study.get_trials(states=(states.COMPLETE,)):
         raise OperationError(f"none of {done} trials succeeded; the last: {_worth(study.trials[-1], metric)}")
     best = study.best_trial
     save_config(apply_values(config, best.params, TrainConfig.out), folder / BEST)
@@ -196,21 +200,6 @@ def _objective(optuna: Any, trial: Any, config: TrainConfig, space: Sequence[Dim
     except (DivergedError, ValueError) as error:
         trial.set_user_attr("reason", str(error))
         raise optuna.TrialPruned() from error
-
-
-def _seed(seed: int, trial: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed} {trial}".encode()).digest()[:4], "big")
-
-
-def _take_up_interrupted(optuna: Any, study: Any) -> None:
-    for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        study.enqueue_trial(trial.params, skip_if_exists=True)
-
-
-def _finished(optuna: Any, study: Any) -> list[Any]:
-    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
-    return [trial for trial in study.trials if trial.state in states]
 
 
 def _described(values: dict[str, Any]) -> str:
