@@ -19,12 +19,10 @@ from icda.cli.fit import main as fit_main
 from icda.data.embedding import Samples
 from icda.errors import InputError
 from icda.serving.answers import SampleAnswer, parse_answers, read_answers, with_answers, write_answers
-from icda.serving.ask_server import make_app
 from icda.serving.contrast import differing_pictures, differing_texts
 from icda.serving.fit_data import FitData
-from icda.serving.model import load
-from icda.serving.questions import QuestionMaker, render_questions
-from icda.serving.reads import Reads
+from icda.serving.model import Reads, load
+from icda.serving.questions import QuestionMaker, make_app, render_questions
 
 EVIL = "</script><script>alert(1)</script>"
 

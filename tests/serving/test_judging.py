@@ -17,7 +17,7 @@ from icda.serving import predict_data
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.head import HeadModel
 from icda.serving.judging import judge_data
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 LABELS = np.array(["ant", "bee", "ant", "bee", "bee", "ant"])
 X = np.array([[1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0]])  # the last two are judged wrong

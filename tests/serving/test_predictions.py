@@ -17,7 +17,7 @@ from icda.data.embedding import encode_rows, read_samples
 from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.serving import predict_data
 from icda.serving.head import HeadModel, ShortcutReader
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         return render_questions(maker, audited, command, answers, token)
 
     if options.serve:
-        from icda.serving.ask_server import make_app, serve
+        from icda.serving.questions import make_app, serve
 
         token = secrets.token_urlsafe(24)
         serve(make_app(maker, page, path, token), options.port, say, token)

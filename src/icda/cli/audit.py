@@ -13,8 +13,7 @@ from icda.cli.output import check_jobs, check_seed, say, tell
 from icda.data.embedding.samples import Columns, find_inputs
 from icda.data.own.feature_files import LabelledFeatures, read_feature_file
 from icda.errors import InputError
-from icda.results.claims import claimed
-from icda.results.renewal import renewed
+from icda.results.claims import claimed, renewed
 from icda.terminal import make_console
 
 FILES = ("audit.csv", "audit.json", "audit.html")

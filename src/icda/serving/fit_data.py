@@ -33,8 +33,7 @@ from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.models.encoders import DEFAULTS, create_encoder
 from icda.results.files import read_json, write_atomically
 from icda.serving.folder import SOURCE
-from icda.serving.model import check_finite
-from icda.serving.reads import Reads
+from icda.serving.model import Reads, check_finite
 
 FILES = (".npz", ".parquet", ".npy")
 AMBIGUOUS = 2  # columns of numbers beside texts or paths from which the user is asked what is meant

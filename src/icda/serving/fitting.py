@@ -18,9 +18,8 @@ from icda.data.missing import is_missing
 from icda.data.own.table import crossed_groups
 from icda.errors import ExistingFileError, InputError
 from icda.heads.blocks import BlockRows
-from icda.results.claims import OWNER, claimed
+from icda.results.claims import OWNER, claimed, renewed, settle
 from icda.results.files import write_page
-from icda.results.renewal import renewed, settle
 from icda.serving.fit_data import EMBEDDED, FitData
 from icda.serving.folder import PAGE, WRITTEN
 from icda.serving.head import HeadModel

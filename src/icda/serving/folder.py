@@ -12,8 +12,8 @@ from safetensors import numpy as safetensors
 
 from icda.errors import InputError, MissingFileError
 from icda.limits import LARGEST_FACTS, LARGEST_WEIGHTS, read_small
+from icda.results.claims import place_of
 from icda.results.files import write_atomically
-from icda.results.renewal import place_of
 
 FACTS = "model.json"
 WEIGHTS = "weights.safetensors"

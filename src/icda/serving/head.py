@@ -10,10 +10,9 @@ import numpy as np
 from icda.data.embedding import Samples, encode_rows
 from icda.errors import InputError
 from icda.limits import LARGEST_NAMES, LONGEST_NAME
-from icda.results.renewal import renewed
+from icda.results.claims import renewed
 from icda.serving.folder import FACTS, WEIGHTS, WRITTEN, read_model, write_model
-from icda.serving.model import REMEDY, Answers, Model
-from icda.serving.reads import Reads
+from icda.serving.model import REMEDY, Answers, Model, Reads
 
 BATCH = 32
 Label = str | int | float | bool

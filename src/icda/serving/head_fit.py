@@ -30,7 +30,7 @@ from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import LinearHead, fit_head
 from icda.registry import did_you_mean
 from icda.serving.head import HeadModel, ShortcutReader
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 AUTO = "auto"
 PLAIN = "ce"  # what one would train without a look at the data

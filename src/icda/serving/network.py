@@ -23,8 +23,7 @@ from icda.models.base import evaluating
 from icda.models.hub import hub
 from icda.models.tokenisers import tokeniser_of
 from icda.results.files import MODEL
-from icda.serving.model import Answers, Model
-from icda.serving.reads import Reads
+from icda.serving.model import Answers, Model, Reads
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict
 from icda.training.evaluation import EVALUATION_BATCH

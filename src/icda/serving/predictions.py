@@ -18,8 +18,7 @@ from icda.registry import did_you_mean
 from icda.results.files import replacing_text
 from icda.results.foreign_text import write_csv
 from icda.serving.fit_data import FILES
-from icda.serving.model import Model, check_features, probabilities_of
-from icda.serving.reads import Reads
+from icda.serving.model import Model, Reads, check_features, probabilities_of
 
 Progress = Callable[[int, int], None]  # inputs done, inputs in all
 POINTS_TO, DISAGREE = "shortcut_points_to", "disagree"
