@@ -1,6 +1,7 @@
 """`icda audit`"""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -78,9 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
     check_seed(options.seed)
     check_jobs("the audit", options.on, options.jobs)
-    if options.out is None:
-        return _audit(options)
-    with claimed(options.out.expanduser(), wait=False):
+    with nullcontext() if options.out is None else claimed(options.out.expanduser(), wait=False):
         return _audit(options)
 
 

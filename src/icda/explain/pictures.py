@@ -111,8 +111,5 @@ def show_samples(task: Task, split: Split, positions: Tensor) -> list[dict[str, 
     texts = getattr(split.source, "texts", None)
     if texts is None:
         return [{} for _ in positions]
-    return [{"text": _shorten(texts[row])} for row in split.rows[positions].tolist()]
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1].rstrip() + "…"
+    words = [texts[row] for row in split.rows[positions].tolist()]
+    return [{"text": t if len(t) <= LONGEST_TEXT else f"{t[: LONGEST_TEXT - 1].rstrip()}…"} for t in words]

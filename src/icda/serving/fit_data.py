@@ -118,7 +118,9 @@ def _from_inputs(path: Path, asked: Asked, folder: Path, overwrite: bool, progre
     check_classes(np.array(samples.labels), test, path)  # before hours of embedding
     encoder = create_encoder(asked.encoder, samples.kind, asked.image_size)
     made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
-    samples = _kept(samples, made)
+    if len(made.skipped):
+        gone = set(map(str, made.skipped))
+        samples = samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])
     test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
     width, size, label = made.features.shape[1], encoder.image_size, asked.labels
     reads = Reads(
@@ -254,14 +256,6 @@ def _reads(found: LabelledFeatures) -> Reads:
     if kind is None or version is None or (kind == "image" and size is None):
         return Reads("features", width, encoder, version, size, columns=found.columns, array=found.array)
     return Reads(kind, width, encoder, version, size, column, array=found.array)
-
-
-def _kept(samples: Samples, made: Features) -> Samples:
-    """Without the inputs that could not be read."""
-    if not len(made.skipped):
-        return samples
-    gone = set(map(str, made.skipped))
-    return samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])
 
 
 def write_source(path: Path, folder: Path, data: Path, asked: Asked) -> None:

@@ -26,7 +26,8 @@ def headline(fitted: Fitted) -> str:
     where = "With every group counted alike"
     if not trial.are_known:
         where = "Where the shortcut says nothing about the class (every suspected group counted alike)"
-    said = f"{where}, this model is right in {percent(after[0])} of the cases ({_range(after[1:])})"
+    share, low, high = after
+    said = f"{where}, this model is right in {percent(share)} of the cases ({100 * low:.0f} to {100 * high:.0f})"
     if trial.before is None or trial.before.alike is None:
         return f"{said}; on samples like yours in {percent(trial.after.accuracy)}."
     return f"{said}, a plain one in {percent(trial.before.alike[0])}. {price(trial)}"
@@ -102,10 +103,6 @@ def new_data(fitted: Fitted) -> str:
     if kind == "features":
         return f"new{fitted.data.suffix or '.npz'}"
     return {"image": "new_photos", "text": "new_texts.csv"}[kind]
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f}"
 
 
 def percent(share: float) -> str:

@@ -51,7 +51,7 @@ class NetworkModel(Model):
         if self.reads.kind != "features":
             raise InputError(f"this network reads {self.reads.kind}s, not features: give a list of {self.reads.kind}s.")
         values = torch.from_numpy(np.ascontiguousarray(features)).float()
-        return self._answer([values[part] for part in _batches(range(len(values)))], np.ones(len(values), dtype=bool))
+        return self._answer(values.split(EVALUATION_BATCH) if len(values) else (), np.ones(len(values), dtype=bool))
 
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
         chosen = [samples.inputs[row] for row in rows]
@@ -62,9 +62,11 @@ class NetworkModel(Model):
         else:
             assert self.images is not None
             source = self.images([Path(path) for path in chosen])
-            kept = _readable(source) if skip_unreadable else kept  # else the source names all broken files at once
+            if skip_unreadable:  # else the source names all broken files at once
+                broken = set(find_unreadable(source.paths, source.decode))
+                kept = np.array([path not in broken for path in source.paths])
         readable = torch.from_numpy(kept.nonzero()[0])
-        return self._answer((source.fetch(readable[part]) for part in _batches(range(len(readable)))), kept)
+        return self._answer(map(source.fetch, readable.split(EVALUATION_BATCH) if len(readable) else ()), kept)
 
     @torch.no_grad()
     def _answer(self, batches: Iterable[Inputs], kept: np.ndarray) -> Answers:
@@ -164,12 +166,3 @@ def _grey(mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
         )
 
     return refuse
-
-
-def _readable(source: ImageFiles) -> np.ndarray:
-    broken = set(find_unreadable(source.paths, source.decode))
-    return np.array([path not in broken for path in source.paths])
-
-
-def _batches(rows: range) -> list[slice]:
-    return [slice(first, first + EVALUATION_BATCH) for first in range(0, len(rows), EVALUATION_BATCH)]

@@ -1,6 +1,6 @@
 """New inputs from the folders and files that people have them in, and a file of what a model says of each."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -189,12 +189,6 @@ def predict_data(
     if np.isnan(probabilities[:, 0]).all():
         raise InputError(f"none of the {len(new)} inputs of {data} can be read: nothing to write.")
     return Predictions(new.ids, new.id_name, model.classes, probabilities, points_to)
-
-
-def count_labels(predictions: Predictions) -> Mapping[str, int]:
-    """How often each class was predicted, in the order of the classes."""
-    labels = predictions.labels
-    return {str(name): int((labels == name).sum()) for name in predictions.classes}
 
 
 def _plain(value: Any) -> Any:

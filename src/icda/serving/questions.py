@@ -114,15 +114,12 @@ class QuestionMaker:
                 "taken_for": str(taken_for),
                 "usual": tiles(usual),
                 "suspected": tiles(suspected),
-                "words": self._words(suspected, usual),
+                "words": f"Compared with the usual ones: {said}."
+                if (said := in_words(train, suspected, usual))
+                else "",
             }
             for label, usual, suspected, taken_for in found[:STRIPS]
         ]
-
-    def _words(self, suspected: np.ndarray, usual: np.ndarray) -> str:
-        """How the second strip differs from the first, in words."""
-        said = in_words(self.data.training, suspected, usual)
-        return f"Compared with the usual ones: {said}." if said else ""
 
     def _cells(self, asked: Questions) -> Any:
         """The columns of a table in which suspected and usual samples differ most."""
