@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, send_to_device
 from torch import Tensor, nn
 
 from icda.data.loader import BatchLoader
@@ -83,10 +83,5 @@ def group_samples(task: Task, split: Split) -> list[int]:
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
     """The batch with inputs, targets and groups on `device`; the index stays where it is."""
-
-    def move(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: move(part) for name, part in value.items()}
-        return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
-
-    return batch._replace(inputs=move(batch.inputs), targets=move(batch.targets), groups=move(batch.groups))
+    moved = send_to_device((batch.inputs, batch.targets, batch.groups), device, non_blocking=True)
+    return Batch(*moved, batch.index)

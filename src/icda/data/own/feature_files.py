@@ -158,7 +158,7 @@ class CsvFile:
         self.path, self.table = path, read_table(path)
         self.names = list(self.table.columns)
         self.conditions = {condition.partition("=")[0] for condition in asked.where}
-        known = {name: self.values(name, slice(None)) for name in self.conditions if name in self.names}
+        known = {name: _objects(self.table.columns[name]) for name in self.conditions if name in self.names}
         self.rows = np.flatnonzero(_rows(path, known, self.names, asked.where, len(self.table.lines)))
         self.lines = [self.table.lines[row] for row in self.rows]
 
@@ -168,15 +168,10 @@ class CsvFile:
     def label(self, given: str | None) -> str:
         return self.table.require("label", given, LABEL)
 
-    def labels(self, name: str) -> np.ndarray:
-        return np.array(self.table.names(name))[self.rows]
-
-    def groups(self, name: str) -> np.ndarray:
-        return np.array(self.table.names(name, may_be_empty=True))[self.rows]
-
-    def values(self, name: str, rows: np.ndarray | slice | None = None) -> np.ndarray:
-        # As objects: one long text would make a NumPy text column as wide for every row.
-        return np.array(self.table.columns[name], dtype=object)[self.rows if rows is None else rows]
+    def column(self, role: str, name: str) -> np.ndarray:
+        if role in ("labels", "groups"):
+            return np.array(self.table.names(name, may_be_empty=role == "groups"))[self.rows]
+        return _objects(self.table.columns[name])[self.rows]
 
     def numeric(self, names: Sequence[str]) -> Sequence[str]:
         return names  # what holds no numbers is found when they are read
@@ -217,13 +212,9 @@ class ParquetFile:
     def label(self, given: str | None) -> str:
         return _pick(self.path, self.names, "labels", given, [*LABELS, *LABEL])
 
-    def labels(self, name: str) -> np.ndarray:
-        return column_values(read_columns(self.path, [name])[name].combine_chunks(), name)
-
-    def groups(self, name: str) -> np.ndarray:
-        return np.array(read_columns(self.path, [name])[name].to_pylist(), dtype=object)
-
-    values = groups
+    def column(self, role: str, name: str) -> np.ndarray:
+        read = read_columns(self.path, [name])[name]
+        return column_values(read.combine_chunks(), name) if role == "labels" else _objects(read.to_pylist())
 
     def numeric(self, names: Sequence[str]) -> Sequence[str]:
         return [name for name in names if name in self.plain]
@@ -256,12 +247,9 @@ def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeature
     answers = [] if fitted is not None or lists else [name for name in _answers(names, label) if name != group]
     taken = {label, named, group, *table.conditions, *answers}
     used = list(fitted) if fitted is not None else [name for name in names if name not in taken]
-    known: dict[str, Any] = {
-        "names": None if named is None or (named in used and not lists) else table.values(named),
-        "groups": None if group is None else table.groups(group),
-        "splits": None if split is None or split in table.conditions else table.values(split),
-        **({} if label is None else {"labels": table.labels(label)}),
-    }
+    named, split = None if named in used and not lists else named, None if split in table.conditions else split
+    roles = {"labels": label, "names": named, "groups": group, "splits": split}
+    known: dict[str, Any] = {role: table.column(role, name) for role, name in roles.items() if name is not None}
     if lists is not None:
         file = ParquetTable(path, lists, label)
         notes = (f"Features: {listed(file.features)}.",)
@@ -273,7 +261,7 @@ def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeature
     indices = [] if fitted is not None else table.numbering(cells)
     cells = {name: column for name, column in cells.items() if name not in indices}
     if is_mixed:
-        found = encoded(cells, asked.plan, known["splits"], path)
+        found = encoded(cells, asked.plan, known.get("splits"), path)
         return replace(found, **known, notes=(*_notes(list(cells), indices, answers), *found.notes))
     columns, words = _numbers(path, cells, table.lines, strict=fitted is not None)
     if not columns:
@@ -294,6 +282,11 @@ def encoded(cells: Mapping[str, Cells], plan: Plan | None, splits: np.ndarray | 
         raise InputError(f"{path}: no column can be used beside the labels: left out {listed(dropped)}.")
     notes, columns = tuple(encoding_notes(plan, dropped)), feature_names(plan)
     return LabelledFeatures(encode_table(cells, plan), notes=notes, columns=columns, plan=plan)
+
+
+def _objects(cells: Sequence[Any]) -> np.ndarray:
+    """As objects: one long text would make a NumPy text column as wide for every row."""
+    return np.array(cells, dtype=object)
 
 
 def _check_there(path: Path, fitted: Sequence[str], names: Collection[str]) -> None:
