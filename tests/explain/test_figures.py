@@ -7,8 +7,7 @@ import torch
 from PIL import Image
 
 from icda.explain.figures import FIGURES, FigureOptions, TrainedRun, make_figure
-from icda.explain.margins import margins
-from icda.explain.passes import run_pass
+from icda.explain.margins import margins, run_pass
 from icda.methods import Setup, create_method
 from icda.models import create_model
 

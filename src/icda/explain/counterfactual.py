@@ -17,8 +17,7 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
 from icda.data.task import Task
-from icda.explain.margins import most_tied
-from icda.explain.passes import Pass, on_device
+from icda.explain.margins import Pass, most_tied, on_device
 from icda.explain.pictures import normaliser_of, pixels_of, to_inputs, to_pixels
 from icda.functional.strength import Strength
 from icda.models.base import FeatureClassifier, evaluating

@@ -13,19 +13,17 @@ from icda.errors import InputError
 from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.grad_cam import HeatMaps, grad_cam
 from icda.explain.margins import (
+    Pass,
     adjusted_margins,
     augmentation_strength,
-    margins,
-    sample_distances,
-    sample_strengths,
-)
-from icda.explain.passes import (
-    Pass,
     balanced_sample,
     in_turns,
     logged_variances,
+    margins,
     named_split,
     run_pass,
+    sample_distances,
+    sample_strengths,
     subsample,
     variance_figures,
 )

@@ -13,12 +13,16 @@ from icda.explain.grad_cam import grad_cam
 from icda.explain.margins import (
     adjusted_margins,
     augmentation_strength,
+    balanced_sample,
     margin_figures,
     margins,
+    named_split,
+    run_pass,
     sample_strengths,
     strength_figures,
+    subsample,
+    variance_figures,
 )
-from icda.explain.passes import balanced_sample, named_split, run_pass, subsample, variance_figures
 from icda.explain.pictures import data_uri, has_pictures, heat_overlay, pixels_of, require_pictures, show_samples
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier

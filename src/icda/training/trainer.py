@@ -20,11 +20,10 @@ from icda.results.run_result import EpochRecord
 from icda.selection import Selector, ValidationView
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
-from icda.training.evaluation import evaluate_split, over_split, to_device
+from icda.training.evaluation import describe_samples, evaluate_split, over_split, to_device
 from icda.training.first_rank import from_first_rank
 from icda.training.plan import Plan, Position, random_state
 from icda.training.progress import EpochLog, ProgressView
-from icda.training.sample_figures import describe_samples
 from icda.training.stage_run import RunParts, StageRun, TrainingBatches
 
 LOGGED = ("accuracy", "worst_class_accuracy", "worst_group_accuracy")  # of the validation split, after every epoch
