@@ -12,10 +12,11 @@ import pytest
 
 import icda
 from icda.data.embedding import embed, load_features, read_samples
+from icda.data.own.table import held_out_rows
 from icda.errors import ExistingFileError, InputError
 from icda.models.encoders import create_encoder
 from icda.serving import predict_data
-from icda.serving.fit_data import Asked, held_out_rows, read_fit_data
+from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import check_out, fit_model
 from icda.serving.head_fit import fit_named
 from icda.serving.trial import cross_validate, judge

@@ -16,19 +16,9 @@ from pydantic import TypeAdapter
 from icda.data.embedding import Features, Samples, embed, read_samples
 from icda.data.embedding.samples import Columns
 from icda.data.missing import is_missing
+from icda.data.own import table as tables
 from icda.data.own.encoding import kind_of
 from icda.data.own.feature_files import NAMES, LabelledFeatures, read_feature_file
-from icda.data.own.table import (
-    ATTRIBUTE,
-    GROUP,
-    IMAGE,
-    LABEL,
-    SPLIT,
-    TEXT,
-    held_out_rows,
-    listed,
-    read_table,
-)
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.models.encoders import DEFAULTS, create_encoder
 from icda.results.files import read_json, write_atomically
@@ -98,7 +88,7 @@ def read_fit_data(
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
     if path.is_file() and (asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked)):
-        data = _from_file(path, asked)
+        data = of_features(read_feature_file(path, replace(asked, encode=True)), asked, path, path.suffix)
     else:
         data = _from_inputs(path, asked, folder, overwrite, progress)
     if data.groups is not None and data.groups.astype(str).tolist() == data.labels.astype(str).tolist():
@@ -114,14 +104,14 @@ def _from_inputs(path: Path, asked: Asked, folder: Path, overwrite: bool, progre
         raise InputError(f"--where goes with a file of features or numbers; {path} has images or texts: leave it out.")
     samples = read_samples(path, asked, allow_outside=asked.allow_outside, advice=ADVICE)
     assert samples.labels is not None
-    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
+    test = None if samples.splits is None else tables.held_out_rows(np.array(samples.splits), str(path))
     check_classes(np.array(samples.labels), test, path)  # before hours of embedding
     encoder = create_encoder(asked.encoder, samples.kind, asked.image_size)
     made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
     if len(made.skipped):
         gone = set(map(str, made.skipped))
         samples = samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])
-    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
+    test = None if samples.splits is None else tables.held_out_rows(np.array(samples.splits), str(path))
     width, size, label = made.features.shape[1], encoder.image_size, asked.labels
     reads = Reads(
         samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label, group=asked.groups
@@ -146,12 +136,12 @@ def has_raw_inputs(path: Path, columns: Columns) -> bool:
     """Whether a table names images or texts; else its columns of numbers are the features."""
     if columns.image is not None or columns.text is not None:
         return True
-    table = read_table(path)
-    found = [table.find(role, None, usual) for role, usual in (("image", IMAGE), ("text", TEXT))]
+    table = tables.read_table(path)
+    found = [table.find(role, None, usual) for role, usual in (("image", tables.IMAGE), ("text", tables.TEXT))]
     raw = next((name for name in found if name is not None), None)
     if raw is None:
         return False
-    answers = {*LABEL, *GROUP, *ATTRIBUTE, *SPLIT, *NAMES}
+    answers = {*tables.LABEL, *tables.GROUP, *tables.ATTRIBUTE, *tables.SPLIT, *NAMES}
     numbers = [
         name
         for name, cells in table.columns.items()
@@ -162,7 +152,7 @@ def has_raw_inputs(path: Path, columns: Columns) -> bool:
     if len(numbers) >= AMBIGUOUS:
         option = "--image-column" if raw == found[0] else "--text-column"
         raise InputError(
-            f"{path} has a column {raw!r} and {len(numbers)} columns of numbers ({listed(numbers)}): which is it? "
+            f"{path} has a column {raw!r} and {len(numbers)} columns of numbers ({tables.listed(numbers)}): which is it? "
             f"{option} {raw} fits a model of that column alone; --table fits one of all columns, and leaves {raw!r} out if "
             "it is free text."
         )
@@ -207,10 +197,6 @@ def as_floats(X: np.ndarray) -> np.ndarray:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32 if X.dtype == np.float16 else np.float64)
 
 
-def _from_file(path: Path, asked: Asked) -> FitData:
-    return of_features(read_feature_file(path, replace(asked, encode=True)), asked, path, path.suffix)
-
-
 def of_features(found: LabelledFeatures, asked: Asked, path: Path | str, suffix: str) -> FitData:
     """The data of a file, or of a data frame."""
     labels = np.asarray(found.labels)
@@ -219,7 +205,7 @@ def of_features(found: LabelledFeatures, asked: Asked, path: Path | str, suffix:
     if labels.dtype == object:
         labels = labels.astype(str)
     names = range(len(labels)) if found.names is None else found.names
-    test = None if found.splits is None else held_out_rows(found.splits, str(path))
+    test = None if found.splits is None else tables.held_out_rows(found.splits, str(path))
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
     label = None if suffix.lower() == ".npy" else asked.labels
     reads = replace(_reads(found), label=label, group=asked.groups, table=found.plan)

@@ -122,20 +122,15 @@ def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]
     if (config.model or "").startswith(PREFIX):
         raise OperationError(f"the network of this run was made in Python ({config.model}): make it again.")
     if config.data is not None:
-        name = config.model or _default_model(config, setup)
         if len(setup.input_shape) == 3:
+            name = config.model or "resnet20"
             return "image", name, lambda paths: ImageFiles(paths, setup.input_shape[1], flip=False, cache_bytes=0)
+        # Texts and features both have one number as their shape.
+        name = config.model or ("mlp" if str(config.data).lower().endswith(".npz") else "bag_of_words")
         return "features" if tokeniser_of(name) is None else "text", name, None
     # The task says how its pixels are standardised; that much of its data must be there.
     task = create_task(config.task, config.root, config.data_seed)
     return task.input_kind, config.model or task.default_model, _like(task.test.source)
-
-
-def _default_model(config: TrainConfig, setup: Setup) -> str:
-    """What the tasks of a user's own data take; texts and features both have one number as their shape."""
-    if len(setup.input_shape) == 3:
-        return "resnet20"
-    return "mlp" if str(config.data).lower().endswith(".npz") else "bag_of_words"
 
 
 def _like(source: object) -> Images | None:
@@ -148,18 +143,12 @@ def _like(source: object) -> Images | None:
         size = source.size if isinstance(source, ImageFiles) else int(source.images.shape[1])
         normaliser = source.normaliser
         if len(normaliser.mean) != 3:
-            return _grey(normaliser.mean, normaliser.std)
+            return _refuse_grey
         return lambda paths: ImageFiles(
             paths, size, normaliser.mean, normaliser.std, crop_padding=0, flip=False, cache_bytes=0
         )
     return None
 
 
-def _grey(mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
-    def refuse(paths: Sequence[Path]) -> ImageFiles:
-        raise OperationError(
-            f"the run was trained on images of {len(mean)} channel(s), image files are read as RGB: use the networks "
-            "themselves, icda.load(folder).networks."
-        )
-
-    return refuse
+def _refuse_grey(paths: Sequence[Path]) -> ImageFiles:
+    raise OperationError("the run was trained on grey images, files are read as RGB: use icda.load(folder).networks.")

@@ -30,6 +30,12 @@ from icda.serving.folder import QUESTIONS
 FIRST, DOZEN = 24, 12
 STRIPS, TILES = 4, 6  # classes shown, and samples of each lot
 CELLS = 8  # columns of a table that are shown
+SUSPICIONS = {  # by what the audit answers about a shortcut
+    "yes": "A shortcut was found: something other than the class predicts most labels.",
+    "no": "No shortcut was found, but data alone cannot rule one out.",
+    "cannot tell": "There may be a shortcut: data alone cannot tell.",
+}
+SHARED = "On the right are samples that a plain model takes for another class. What do they share?"
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ def render_questions(
     """
     answers = answers or {}
     title = f"What do these {len(maker.data.training)} samples show?"
-    suspicion = suspicion_of(found.verdicts["shortcut"].answer)
+    suspicion = f"{SUSPICIONS[found.verdicts['shortcut'].answer]} {SHARED}"
     asked = maker.ask(answers, FIRST)
     cards = maker.cards(asked)
     if found.verdicts["label_noise"].answer != "no":
@@ -182,16 +188,6 @@ def _render(title: str, payload: Mapping[str, Any], connect: bool) -> str:
         script=Markup(script),
         payload=Markup(plain),
     )
-
-
-def suspicion_of(shortcut: str) -> str:
-    """One sentence on top of the page, by what the audit answers about a shortcut."""
-    why = {
-        "yes": "A shortcut was found: something other than the class predicts most labels.",
-        "no": "No shortcut was found, but data alone cannot rule one out.",
-        "cannot tell": "There may be a shortcut: data alone cannot tell.",
-    }[shortcut]
-    return f"{why} On the right are samples that a plain model takes for another class. What do they share?"
 
 
 LARGEST = 2**22  # bytes of answers

@@ -10,13 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.bias.generalised_tail import (
-    ATTRIBUTE_NAMES,
-    PROTOCOLS,
-    TailSizes,
-    attributes_of,
-    generalised_tail,
-)
+from icda.data.bias import generalised_tail as tails
 from icda.data.bias.long_tail import long_tail_counts
 from icda.data.datasets.benchmark_files import decode_blob, read_named
 from icda.data.generators import generator_for
@@ -124,14 +118,14 @@ def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     path = locate_file(root)
     stored = read_stored(path)
     clusters = read_clusters(stored)
-    parts = generalised_tail(clusters, stored.labels, seed, wanted_sizes(clusters, stored.labels))
+    parts = tails.generalised_tail(clusters, stored.labels, seed, wanted_sizes(clusters, stored.labels))
     train, test = parts.protocol(protocol)
     rows = {"train": train, "test": test, "metadata": parts.metadata}
     return Task(
         name=f"tiny_imagenet_{protocol}",
         num_classes=CLASSES,
         **cut_splits(_source(path), stored.labels, parts.attributes, **rows),
-        group_names=ATTRIBUTE_NAMES,
+        group_names=tails.ATTRIBUTE_NAMES,
         class_names=stored.names,
         input_shape=(3, SIZE, SIZE),
         default_model="resnet14",
@@ -140,20 +134,20 @@ def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     )
 
 
-for _protocol in PROTOCOLS:
+for _protocol in tails.PROTOCOLS:
     TASKS.register(f"tiny_imagenet_{_protocol}")(partial(tiny_imagenet_glt, protocol=_protocol))
 
 
-def wanted_sizes(clusters: Tensor, labels: Tensor) -> TailSizes:
+def wanted_sizes(clusters: Tensor, labels: Tensor) -> tails.TailSizes:
     """The sizes of all parts; the class with most common images has rank 0 in Train-GLT, as it can give most.
 
     They are small because the smallest classes have 55 images, 25 of their common attribute and three of their rare one:
     with these sizes every class has 7, 2 and 1 left for Train-CBL whatever the seed.
     """
-    common = torch.bincount(labels[attributes_of(clusters) == 0], minlength=CLASSES)
+    common = torch.bincount(labels[tails.attributes_of(clusters) == 0], minlength=CLASSES)
     ranks = common.argsort(descending=True, stable=True).argsort()
     falling = long_tail_counts(LARGEST, CLASSES, RATIO)
-    return TailSizes(
+    return tails.TailSizes(
         train=[falling[rank] for rank in ranks.tolist()],
         balanced=10,
         test_gbl=4,

@@ -218,7 +218,9 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
     folder = table.path.parent.resolve()
     paths = []
     for cell, line in zip(table.column(column), table.lines, strict=True):
-        path = _local_path(table.path.parent, cell)
+        path = table.path.parent / cell
+        if "\\" in cell and not path.is_file():  # as Windows writes it
+            path = table.path.parent / cell.replace("\\", "/")
         if not allow_outside and not path.resolve().is_relative_to(folder):
             raise InputError(
                 f"{table.path}, line {line}: {cell} lies outside {folder}. A table of a stranger could read any file so; "
@@ -228,12 +230,6 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
             raise MissingFileError(f"{table.path}, line {line}: there is no file {path.absolute()}.")
         paths.append(path)
     return paths
-
-
-def _local_path(folder: Path, cell: str) -> Path:
-    """A cell as a path; backslashes of Windows are understood where no file has one in its name."""
-    path = folder / cell
-    return path if "\\" not in cell or path.is_file() else folder / cell.replace("\\", "/")
 
 
 def group_labels(
