@@ -90,10 +90,7 @@ class RandAugment:
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[3] not in (1, 3):
-            raise InputError(
-                f"RandAugment expects uint8 images of shape (N, H, W, 1) or (N, H, W, 3), got {images.dtype} "
-                f"{tuple(images.shape)}."
-            )
+            raise InputError(f"RandAugment expects uint8 (N, H, W, 1 or 3), got {images.dtype} {tuple(images.shape)}.")
         drawn = (len(images), self.num_ops)
         chosen = torch.randint(len(OPERATIONS), drawn, generator=generator).tolist()
         signs = (2 * torch.randint(2, drawn, generator=generator) - 1).tolist()

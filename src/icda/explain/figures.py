@@ -10,23 +10,9 @@ from torch import Tensor
 
 from icda.data.task import Batch, Task
 from icda.errors import InputError
+from icda.explain import margins as measures
 from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.grad_cam import HeatMaps, grad_cam
-from icda.explain.margins import (
-    Pass,
-    adjusted_margins,
-    augmentation_strength,
-    balanced_sample,
-    in_turns,
-    logged_variances,
-    margins,
-    named_split,
-    run_pass,
-    sample_distances,
-    sample_strengths,
-    subsample,
-    variance_figures,
-)
 from icda.explain.pictures import pixels_of, require_pictures
 from icda.explain.plots import PictureCell, draw_grid, heat_cells, plot_margins, plot_variances
 from icda.methods.base import Method
@@ -110,18 +96,18 @@ def _check_runs(runs: Sequence[TrainedRun]) -> None:
 def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     values, distances, summary = {}, {}, []
     for run in runs:
-        seen = run_pass(run.method, run.networks, named_split(run.task, options.split))
-        values[run.label] = margins(seen.logits, seen.targets)
-        distances[run.label] = sample_distances(seen.logits, seen.targets, seen.weight)
+        seen = measures.run_pass(run.method, run.networks, measures.named_split(run.task, options.split))
+        values[run.label] = measures.margins(seen.logits, seen.targets)
+        distances[run.label] = measures.sample_distances(seen.logits, seen.targets, seen.weight)
         summary += _margin_summary(run, seen, values[run.label], distances[run.label])
     title = f"{runs[0].task.name}, {options.split} split: how far from being wrong"
     figure, rows = plot_margins(values, distances, title)
     return figure, {"": rows, "_summary": summary}
 
 
-def _margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tensor) -> Rows:
+def _margin_summary(run: TrainedRun, seen: measures.Pass, values: Tensor, distances: Tensor) -> Rows:
     """Quantiles and shares of margins, over all samples, each class and each group."""
-    adjusted = adjusted_margins(run.method, seen)
+    adjusted = measures.adjusted_margins(run.method, seen)
     parts = {"all": torch.ones(len(seen), dtype=torch.bool)}
     parts |= {f"class {run.task.class_name(c)}": seen.targets == c for c in range(run.task.num_classes)}
     if seen.groups is not None:
@@ -148,9 +134,11 @@ def _margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tens
 def _variances(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     figures = {}
     for run in runs:
-        positions = subsample(run.task.train, options.limit, options.seed)
-        seen = run_pass(run.method, run.networks, run.task.train, positions)
-        figures[run.label] = variance_figures(seen, run.history) | {"logged": logged_variances(run.history)}
+        positions = measures.subsample(run.task.train, options.limit, options.seed)
+        seen = measures.run_pass(run.method, run.networks, run.task.train, positions)
+        figures[run.label] = measures.variance_figures(seen, run.history) | {
+            "logged": measures.logged_variances(run.history)
+        }
     figure, rows = plot_variances(figures, f"Mapped variances on {runs[0].task.name}, training split")
     return figure, {"": rows}
 
@@ -159,12 +147,12 @@ def _gradcam(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     """Heat of each run's prediction on the same samples; the tables hold all measured samples, and means by group."""
     task = runs[0].task
     require_pictures(task, "the figure gradcam")
-    split = named_split(task, options.split)
-    positions = balanced_sample(split, max(options.samples, options.measured), options.seed)
+    split = measures.named_split(task, options.split)
+    positions = measures.balanced_sample(split, max(options.samples, options.measured), options.seed)
     batch = split.batch(positions)
     labels, names = _kinds(task, batch)
     # As many of each kind as there can be, in the order of the sample.
-    shown = in_turns(labels)[: options.samples].sort().values
+    shown = measures.in_turns(labels)[: options.samples].sort().values
     pixels = pixels_of(split, batch.inputs[shown])
     sources = [PictureCell(image, names[int(labels[place])]) for image, place in zip(pixels, shown, strict=True)]
     grid: list[tuple[str, list[PictureCell]]] = [("picture", sources)]
@@ -234,9 +222,11 @@ def _counterfactual(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn
         raise InputError(f"the counterfactual figure shows one network's features, got {len(runs)} runs: give one run.")
     run, task = runs[0], runs[0].task
     require_pictures(task, "the figure counterfactual")
-    seen = run_pass(run.method, run.networks, task.train, subsample(task.train, options.limit, options.seed))
-    tied = TiedSamples.of(task, seen, sample_strengths(run.method, seen), options.samples)
-    lam = augmentation_strength(run.method)
+    seen = measures.run_pass(
+        run.method, run.networks, task.train, measures.subsample(task.train, options.limit, options.seed)
+    )
+    tied = TiedSamples.of(task, seen, measures.sample_strengths(run.method, seen), options.samples)
+    lam = measures.augmentation_strength(run.method)
     pairs = zip(tied.targets.tolist(), tied.towards.tolist(), strict=True)
     ties = [f"{task.class_name(y)} → {task.class_name(c)}" for y, c in pairs]
     grid = [("source → towards", [PictureCell(*cell) for cell in zip(tied.pixels, ties, strict=True)])]

@@ -149,9 +149,7 @@ def split_folders(root: Path) -> list[tuple[str, Path]]:
         raise InputError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
     for folder, split in named.items():
         if split is None and images_in(folder):
-            raise InputError(
-                f"{folder} stands beside train but is no split. Known: {', '.join(tables.SPLITS)}. Rename it."
-            )
+            raise InputError(f"{folder} stands beside train but is no split. Known: {', '.join(tables.SPLITS)}.")
     return [(split, folder) for folder, split in named.items() if split is not None]
 
 
