@@ -116,7 +116,7 @@ def test_groups_and_splits_of_a_features_file_are_kept(configure: Configure, tmp
         ({"features": np.full((120, 5), np.nan)}, "features must be finite"),
         ({"features": np.zeros(120)}, r"features are numbers of shape \(N, A\)"),
         ({"y": np.arange(7)}, r"labels \(y\) need one value per row, 120 in all"),
-        ({"split": np.array(["nope"] * 120)}, "is not understood"),
+        ({"split": np.array(["nope"] * 120)}, "split 'nope' is not understood"),
     ],
 )
 def test_a_features_file_that_cannot_be_used_is_named(

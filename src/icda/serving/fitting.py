@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,6 @@ class Fitted:
         return given is not None and any(is_missing(value) for value in given)
 
     @property
-    def can_be_asked(self) -> bool:
-        """Whether a page of questions can be written: for a head on features, yes."""
-        return isinstance(self.model, HeadModel)
-
-    @property
     def unseen(self) -> float | None:
         """Of the training samples, the share that plain models get right which had not seen them."""
         ties = self.audit.ties
@@ -73,7 +68,7 @@ class Fitted:
             "found": self.audit.summary,
             "treatment": self.treatment,
             "C": self.C,
-            "trial": self.trial.as_dict(),
+            "trial": asdict(self.trial),
             "samples": len(self.audit),
             "class_counts": dict(zip(self.audit.class_names, self.audit.imbalance.counts, strict=True)),
             "groups": self.data.reads.group,

@@ -6,6 +6,7 @@ import shlex
 from icda.report.formatting import percent as plain_percent
 from icda.serving.fitting import Fitted
 from icda.serving.folder import QUESTIONS
+from icda.serving.head import HeadModel
 from icda.serving.trial import Trial
 
 SAME = 0.005  # shares that differ by less are called the same
@@ -86,7 +87,7 @@ def next_step(fitted: Fitted, folder: str) -> tuple[str, str]:
     """What to do now, and the command for it."""
     predict = shlex.join(["icda", "predict", folder, new_data(fitted), "--out", "predictions.csv"])
     is_settled = fitted.data.groups is not None or any(fitted.data.answered)
-    if is_settled or not fitted.can_be_asked:
+    if is_settled or not isinstance(fitted.model, HeadModel):  # of a network there is no page of questions
         return "Next, predict new samples and check some of them by hand:", predict
     ask = shlex.join(["icda", "ask", folder, "--serve"])
     if fitted.audit.verdicts["shortcut"].answer == "no":

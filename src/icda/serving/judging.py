@@ -101,7 +101,7 @@ def judge_data(
 
 def _group_column(path: Path, model: Model, given: str | None, say: Callable[[str], None]) -> str | None:
     """The column of groups: the named one, which must be there, else that of the fit if the data have it."""
-    remembered = _columns(model)[1]
+    remembered = model.reads.group
     if given is not None and path.is_dir():
         raise InputError(f"{path} is a folder, which has no column {given!r}: give a table of its images with one.")
     if given is not None or remembered is None:
@@ -113,7 +113,7 @@ def _group_column(path: Path, model: Model, given: str | None, say: Callable[[st
 
 
 def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Labelled:
-    column, _, marked = _columns(model)
+    column, marked = _label_column(model), model.config.split_column if isinstance(model, NetworkModel) else None
     if path.is_file() and (path.suffix.lower() in FILES or model.reads.kind == "features"):
         return _read_features(path, model, origin, group)
     if path.is_file():  # other classes are the commoner mistake: name them before other columns
@@ -133,7 +133,7 @@ def _read_features(path: Path, model: Model, origin: str, group: str | None) -> 
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     reads = model.reads
-    found = read_feature_file(path, reads.asked(labels=_columns(model)[0], groups=group))
+    found = read_feature_file(path, reads.asked(labels=_label_column(model), groups=group))
     reads.check_made_alike(found.embedding, path)
     splits = None if found.splits is None else split_names(found.splits, str(path))
     labels, groups = _checked(_class_labels(found, model, path), model, origin), None
@@ -194,12 +194,9 @@ def _groups(labelled: Labelled, kept: np.ndarray) -> tuple[list[str], torch.Tens
     return names, torch.tensor(here)
 
 
-def _columns(model: Model) -> tuple[str | None, str | None, str | None]:
-    if not isinstance(model, NetworkModel):
-        label = model.reads.label
-        is_file = label is not None and label.lower().endswith(".npy")  # an earlier icda kept the path of the fit
-        return None if is_file else label, model.reads.group, None
-    return model.config.label_column, model.config.group_column, model.config.split_column
+def _label_column(model: Model) -> str | None:
+    label = model.reads.label
+    return None if label is not None and label.lower().endswith(".npy") else label  # an earlier icda kept such a path
 
 
 def _class_counts(model: Model) -> list[int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 import torch
@@ -20,8 +20,10 @@ from icda.limits import check_side
 from icda.results.claims import place_of
 from icda.results.files import MODEL
 from icda.serving.folder import FACTS
+from icda.settings import check
 
 KINDS = ("image", "text", "features")
+NOT_SAVED = ("allow_hub", "_loaded")
 
 
 @dataclass(frozen=True)
@@ -57,31 +59,27 @@ class Reads:
         return Columns(**{"fitted": fitted, "array": self.array or "features", "plan": self.table, **named})
 
     def as_dict(self) -> dict[str, Any]:
-        known = {name: value for name, value in vars(self).items() if name not in ("allow_hub", "_loaded")}
+        known = {name: value for name, value in vars(self).items() if name not in NOT_SAVED}
         table = None if self.table is None else plan_as_list(self.table)
         return known | {"columns": None if self.columns is None else list(self.columns), "table": table}
 
     @classmethod
     def from_dict(cls, values: object, origin: str) -> Reads:
         """Checked: the values may come from a stranger's file."""
-        if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
+        given: dict[str, Any] = dict(values) if isinstance(values, Mapping) else {}
+        if given.get("kind") not in KINDS:
             raise InputError(f"{origin} does not say what the model reads ({', '.join(KINDS)}).")
-        names = ("encoder", "encoder_version", "column", "label", "group", "array")
-        for name, kind in {**dict.fromkeys(names, str), "image_size": int, "width": int}.items():
-            value = values.get(name)
-            if not (isinstance(value, kind) or (value is None and name != "width")) or isinstance(value, bool):
-                raise InputError(f"{origin}: {name} is {value!r}, expected {kind.__name__}.")
-        if (size := values.get("image_size")) is not None:
+        if isinstance(given.get("columns"), list):
+            given["columns"] = tuple(given["columns"])
+        kinds = {name: kind for name, kind in get_type_hints(cls).items() if name not in ("table", *NOT_SAVED)}
+        saved = {name: given.get(name) for name in kinds}
+        check(saved, kinds, f"{origin}: ")
+        if (size := saved["image_size"]) is not None:
             check_side(size, origin)
-        columns = values.get("columns")
-        if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
-            raise InputError(f"{origin}: columns are {columns!r}, expected names.")
-        table = None if values.get("table") is None else plan_from_list(values["table"], origin)
-        if table is not None and len(feature_names(table)) != values["width"]:
-            raise InputError(f"{origin}: the table makes {len(feature_names(table))} features, not {values['width']}.")
-        known: dict[str, Any] = {name: values.get(name) for name in (*names, "image_size")}
-        named = None if columns is None else tuple(columns)
-        return cls(values["kind"], values["width"], **known, columns=named, table=table)
+        table = None if given.get("table") is None else plan_from_list(given["table"], origin)
+        if table is not None and len(feature_names(table)) != saved["width"]:
+            raise InputError(f"{origin}: the table makes {len(feature_names(table))} features, not {saved['width']}.")
+        return cls(**saved, table=table)
 
     def check_made_alike(self, embedding: Mapping[str, Any], path: Path) -> None:
         """Refuse a file whose features another encoder made, or the same one of images of another size."""

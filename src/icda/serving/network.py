@@ -111,7 +111,9 @@ def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
     load_state(method, state["method"], "method state", path)
     size = setup.input_shape[1] if kind == "image" else None
     width = setup.input_shape[0] if kind == "features" else setup.feature_dim
-    reads = Reads(kind, width, image_size=size, column=config.text_column or config.image_column)  # type: ignore[arg-type]
+    named = {"column": config.text_column or config.image_column}
+    named |= {"label": config.label_column, "group": config.group_column}
+    reads = Reads(kind, width, image_size=size, **named)  # type: ignore[arg-type]
     config = TrainConfig(**{**vars(config), "model": name})
     classes, counts = np.array(state["class_names"]), torch.as_tensor(setup.class_counts).tolist()
     return NetworkModel(classes, reads, config, networks, method, setup.input_shape, counts, images, tokeniser)

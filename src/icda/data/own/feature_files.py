@@ -78,9 +78,9 @@ def column_names(path: Path) -> list[str]:
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
-        "features": features_array(path, members, asked.array)
-        if asked.array is not None
-        else _pick(path, members, "features", asked.features, FEATURES),
+        "features": _pick(path, members, "features", asked.features, FEATURES)
+        if asked.array is None
+        else _fitted_array(path, members, asked.array),
         "labels": None if asked.unlabelled else _pick(path, members, "labels", asked.labels, LABELS),
         "names": _pick_any(path, members, "names", asked.names, NAMES),
         "groups": _pick_any(path, members, "groups", asked.groups, ()),
@@ -107,14 +107,12 @@ def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     return LabelledFeatures(**known, class_names=class_names, embedding=embedding, array=chosen["features"])
 
 
-def features_array(path: Path, members: Collection[str], fitted: str | None) -> str:
+def _fitted_array(path: Path, members: Collection[str], fitted: str) -> str:
     """The array that a model was fitted to; one called as usual may be called otherwise as usual in another file."""
-    if fitted is not None and fitted in members:
-        return fitted
-    found = next((name for name in FEATURES if name in members), None)
-    if found is None or (fitted is not None and fitted not in FEATURES):
-        wanted = "of features by a usual name" if fitted is None else f"{fitted!r}, which the model was fitted to"
-        raise InputError(f"{path} has no array {wanted}: name another with --column; it has {', '.join(members)}.")
+    found = fitted if fitted in members else next((name for name in FEATURES if name in members), None)
+    if found is None or (found != fitted and fitted not in FEATURES):
+        said = f"{path} has no array {fitted!r}, which the model was fitted to: name another with --column"
+        raise InputError(f"{said}; it has {', '.join(members)}.")
     return found
 
 

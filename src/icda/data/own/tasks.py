@@ -97,15 +97,17 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
         raise InputError(f"{path}: features are numbers of shape (N, A), got {features.dtype} {features.shape}.")
     if not np.isfinite(features).all():
         raise InputError(f"{path}: features must be finite, and some are NaN or infinite.")
-    labels, named = _texts(path, "labels", found.labels), found.class_names
+    labels, named = _texts(found.labels), found.class_names
+    if "" in labels:
+        raise InputError(f"{path}: labels have missing values.")
     if named is not None:
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
     groups = attributes = None
     if found.groups is not None:
-        groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups, may_be_missing=True))
+        groups, attributes = crossed_groups(labels, _texts(found.groups))
     splits = None
     if found.splits is not None:
-        splits = split_names(_texts(path, "splits", found.splits), str(path))
+        splits = split_names(_texts(found.splits), str(path))
     rows = range(len(features))
     samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)  # type: ignore[arg-type]
     source = FeatureArray(features)
@@ -126,16 +128,8 @@ def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, s
     return own_task(name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=story)
 
 
-def _texts(path: Path, role: str, values: np.ndarray, may_be_missing: bool = False) -> list[str]:
-    if may_be_missing and values.dtype.kind in "fO":
-        return ["" if is_missing(value) else str(value) for value in values.tolist()]
-    if values.dtype.kind not in "iufbUS":
-        raise InputError(f"{path}: {role} are numbers or texts, got {values.dtype}.")
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "backslashreplace")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError(f"{path}: {role} have missing values.")
-    return [str(value) for value in values.tolist()]
+def _texts(values: np.ndarray) -> list[str]:
+    return ["" if is_missing(value) else str(value) for value in values.tolist()]
 
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
