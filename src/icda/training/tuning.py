@@ -11,8 +11,7 @@ from icda.errors import InputError, MissingKeyError, OperationError
 from icda.extras import require
 from icda.methods.create import method_class, option_names
 from icda.metrics.summary import GROUP_METRICS
-from icda.registry import UnknownNameError, did_you_mean
-from icda.settings import read_yaml
+from icda.settings import check_names, read_yaml
 from icda.training import DivergedError, TrainConfig, Trainer
 from icda.training.config import save_config
 from icda.training.run import build, evaluate_run, load_task, make_accelerator, visible_task
@@ -60,10 +59,7 @@ def parse_space(words: Sequence[str]) -> list[Dimension]:
 def check_space(space: Sequence[Dimension], method: str) -> None:
     """Refuse a name that is neither a setting of training nor an option of the method."""
     known = [*SETTINGS, *option_names(method_class(method))]
-    for dimension in space:
-        if dimension.name not in known:
-            hint = did_you_mean(dimension.name, known)
-            raise UnknownNameError(f"--space {dimension.name}: {hint}Known for {method!r}: {', '.join(known)}.")
+    check_names({dimension.name: dimension for dimension in space}, known, f"--space of {method!r}", "name")
 
 
 def _parse(word: str) -> Dimension:
