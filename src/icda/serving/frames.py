@@ -38,6 +38,6 @@ def fit_frame(frame: Any, label: str, groups: str | None = None, method: str = A
         raise InputError(f"columns need names that are texts, got {strange[0]!r}: frame.columns.map(str).")
     found = encoded(frame_cells(frame, used), None, None, "the data frame")
     given = None if groups is None else np.array(frame[groups].tolist(), dtype=object)
-    known = {"labels": np.asarray(frame[label].tolist()), "names": np.asarray(frame.index), "groups": given}
+    rows: Any = {"labels": np.asarray(frame[label].tolist()), "names": np.asarray(frame.index), "groups": given}
     asked = Asked(labels=label, groups=groups)
-    return fit_model(of_features(replace(found, **known), asked, "the data frame", ".csv"), method, seed)
+    return fit_model(of_features(replace(found, **rows), asked, "the data frame", ".csv"), method, seed)

@@ -92,9 +92,8 @@ def load_head(folder: Path, allow_hub: bool = False) -> HeadModel:
         numbers = range(len(classes))
         if not isinstance(points_to, list) or not all(type(k) is int and k in numbers for k in points_to):
             raise InputError(f"{origin}: shortcut_points_to must be numbers of classes.")
-        shortcut = ShortcutReader(
-            *_layer(weights, "shortcut_", len(points_to), reads.width, folder), np.array(points_to)
-        )
+        weight, bias = _layer(weights, "shortcut_", len(points_to), reads.width, folder)
+        shortcut = ShortcutReader(weight, bias, np.array(points_to))
     known = facts.get("facts")
     return HeadModel(classes, coef, intercept, reads, shortcut, known if isinstance(known, dict) else {})
 

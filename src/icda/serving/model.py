@@ -72,7 +72,7 @@ class Reads:
         if isinstance(given.get("columns"), list):
             given["columns"] = tuple(given["columns"])
         kinds = {name: kind for name, kind in get_type_hints(cls).items() if name not in ("table", *NOT_SAVED)}
-        saved = {name: given.get(name) for name in kinds}
+        saved: dict[str, Any] = {name: given.get(name) for name in kinds}
         check(saved, kinds, f"{origin}: ")
         if (size := saved["image_size"]) is not None:
             check_side(size, origin)

@@ -87,8 +87,8 @@ def group_samples(task: Task, split: Split) -> list[int]:
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
     """The batch with inputs, targets and groups on `device`; the index stays where it is."""
-    moved = send_to_device((batch.inputs, batch.targets, batch.groups), device, non_blocking=True)
-    return Batch(*moved, batch.index)
+    inputs, targets, groups = send_to_device(batch[:3], device, non_blocking=True)
+    return Batch(inputs, targets, groups, batch.index)
 
 
 def describe_samples(figures: Mapping[str, Tensor], split: Split) -> dict[str, Figure]:

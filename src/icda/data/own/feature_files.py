@@ -250,8 +250,8 @@ def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeature
     known: dict[str, Any] = {role: table.column(role, name) for role, name in roles.items() if name is not None}
     if lists is not None:
         file = ParquetTable(path, lists, label)
-        notes = (f"Features: {listed(file.features)}.",)
-        return LabelledFeatures(file.in_memory().features, **known, notes=notes, columns=tuple(file.features))
+        notes, features = _notes(file.features), file.in_memory().features
+        return LabelledFeatures(features, **known, notes=notes, columns=tuple(file.features))
     if fitted is not None:
         _check_there(path, fitted, names)
     is_mixed = asked.plan is not None or (asked.encode and fitted is None and not table.is_plain(used))
@@ -260,7 +260,8 @@ def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeature
     cells = {name: column for name, column in cells.items() if name not in indices}
     if is_mixed:
         found = encoded(cells, asked.plan, known.get("splits"), path)
-        return replace(found, **known, notes=(*_notes(list(cells), indices, answers), *found.notes))
+        taken_for = _notes([one.name for one in found.plan or ()], indices, answers)
+        return replace(found, **known, notes=(*taken_for, *found.notes))
     columns, words = _numbers(path, cells, table.lines, strict=fitted is not None)
     if not columns:
         left = listed([*words, *indices, *answers])
