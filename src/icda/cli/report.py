@@ -53,10 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def explain_missing(run: FoundRun, wanted: Sequence[str], allow_hub: bool = False) -> FoundRun:
-    """Make the parts of a run's explanations that are not there yet, and keep them in its folder.
-
-    Pictures are left out where the task has none.
-    """
+    """Make the parts of a run's explanations that are not there yet, as far as its task has them, and keep them."""
     from icda.explain.run import allowed_parts, explain_run
 
     if run.folder is None:

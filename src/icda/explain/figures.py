@@ -55,10 +55,7 @@ class FigureOptions:
 def make_figure(
     name: str, runs: Sequence[TrainedRun], out: str | Path, options: FigureOptions | None = None
 ) -> list[Path]:
-    """Draw a figure of one or several runs; returns the files written, the picture first.
-
-    All runs are looked at on the same samples, so they must be of one task. `out` ends in .png, .pdf or .svg.
-    """
+    """Draw a figure of runs of one task as .png, .pdf or .svg; returns the files written, the picture first."""
     out = Path(out)
     if name not in FIGURES:
         raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")

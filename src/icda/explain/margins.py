@@ -141,10 +141,7 @@ def on_device(inputs: Any, network: nn.Module) -> Any:
 
 
 def logged_variances(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """What a run logged of its running statistics: epochs, own and unrelated; empty lists where it logged nothing.
-
-    Running statistics are those the loss reads, gathered over all epochs so far, so that they hold the features' drift too.
-    """
+    """What a run logged of its running statistics: epochs, own and unrelated; empty lists where it logged nothing."""
     logged = [record for record in history if OWN in record]
     return {
         "epochs": [record["epoch"] for record in logged],
@@ -205,10 +202,7 @@ def adjusted_margins(method: Method, seen: Pass) -> Tensor | None:
 
 
 def margin_figures(values: Tensor, targets: Tensor, num_classes: int, groups: Tensor | None = None) -> dict[str, Any]:
-    """A histogram with one row per class (and one per group) and a few numbers, all plain.
-
-    Zero is an edge of the histogram, so that the bars left of it are exactly the samples that are wrong.
-    """
+    """A histogram per class (and group) and a few numbers; zero is an edge, so that the bars left of it are wrong."""
     edges = edges_around_zero(values)
     figures = {
         "edges": edges.tolist(),
@@ -299,10 +293,7 @@ def tie_matrix(per_class: Tensor, targets: Tensor) -> Tensor:
 
 
 def strength_figures(strength: Strength, targets: Tensor) -> dict[str, Any]:
-    """Histograms with one row per class, and who is tied to whom.
-
-    `counts` are of each sample's strongest tie, max_c alpha_{i,c}; `sample_counts` of its margin strength alpha_i.
-    """
+    """Histograms of each sample's strongest tie and of alpha_i, a row per class, and who is tied to whom."""
     edges = torch.linspace(0, 1, BINS + 1, dtype=torch.float64)
     classes = strength.per_class.shape[1]
     return {

@@ -23,10 +23,7 @@ def normaliser_of(split: Split) -> Normaliser | None:
 
 
 def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:
-    """Standardised images (N, C, H, W) as shares of full brightness in [0, 1].
-
-    Without a normaliser each image is stretched between its darkest and its brightest value.
-    """
+    """Standardised images (N, C, H, W) in [0, 1]; without a normaliser each is stretched from darkest to brightest."""
     if normaliser is None:
         low, high = inputs.amin((1, 2, 3), keepdim=True), inputs.amax((1, 2, 3), keepdim=True)
         return (inputs - low) / (high - low).clamp(min=1e-12)

@@ -254,10 +254,7 @@ def _short(name: str) -> str:
 
 
 def histogram(title: str, edges: Sequence[float], rows: Sequence[Sequence[float]], tokens: str, x_label: str) -> Markup:
-    """Bars of the samples of all classes, one row of `rows` a class, between `edges`; a line marks zero.
-
-    `tokens` are the classes' filter tokens in the order of the rows.
-    """
+    """Bars of all classes' samples, a row of `rows` each, between `edges`; `tokens` are the classes' filter tokens."""
     widths = sorted({len(row) for row in rows})
     if not rows or widths != [len(edges) - 1] or len(edges) < 2:
         wanted = f"{len(edges)} edges need {max(len(edges) - 1, 1)} counts in every class's row"

@@ -46,10 +46,7 @@ def fit_network(
     say: Say | None = None,
     view: ProgressView | None = None,
 ) -> Fitted:
-    """Audit the embedded samples, train, and judge the test split, which the trainer cuts where the data name none.
-
-    `compare` trains a plain network too.
-    """
+    """Audit the embedded samples, train (a plain network too, to `compare`), and judge the test split, named or cut."""
     if data.samples is None:
         raise InputError("--train needs images or texts, and these are features: leave --train out to fit a head.")
     say = say or (lambda _: None)

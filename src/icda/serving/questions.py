@@ -142,10 +142,7 @@ class QuestionMaker:
 def render_questions(
     maker: QuestionMaker, found: Audit, command: str, answers: Answers | None = None, token: str = ""
 ) -> str:
-    """One self-contained page about what an audit found; with a `token` it saves to the server that it came from.
-
-    Where labels may be wrong, a dozen of the most doubtful ones follow.
-    """
+    """One page about what an audit found, and doubtful labels; with a `token` it saves to the server it came from."""
     answers = answers or {}
     title = f"What do these {len(maker.data.training)} samples show?"
     suspicion = f"{SUSPICIONS[found.verdicts['shortcut'].answer]} {SHARED}"

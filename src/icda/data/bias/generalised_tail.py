@@ -42,11 +42,7 @@ class TailSizes:
 
 @dataclass(frozen=True)
 class GeneralisedTail:
-    """Positions of the samples in each part, ascending, and the attribute (N,) of every sample of the pool.
-
-    Tests, metadata and training sets are disjoint, but the two training sets share samples, and so may the two tests: no
-    protocol uses both.
-    """
+    """Positions of the samples in each part, ascending, and the attribute (N,) of every sample of the pool."""
 
     train_glt: Tensor
     train_cbl: Tensor

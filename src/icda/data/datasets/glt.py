@@ -68,10 +68,7 @@ class Annotations:
 
 @dataclass(frozen=True)
 class GltDataset:
-    """A dataset of the benchmark: where its two annotation files and their images lie, long-tailed first.
-
-    `locate` makes the image's name below its folder from a key of an annotation file.
-    """
+    """A dataset of the benchmark: where its two annotation files and their images lie, long-tailed first."""
 
     name: str
     title: str

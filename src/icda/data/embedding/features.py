@@ -52,10 +52,7 @@ def load_features(path: str | PathLike[str]) -> Features:
 
 
 def map_features(path: str | PathLike[str]) -> Features:
-    """As `load_features`, but the features stay in the file and are read as they are used.
-
-    `icda embed` stores arrays uncompressed, so that the features are one run of bytes inside the archive.
-    """
+    """As `load_features`, but the features, which `icda embed` stores uncompressed, are read as they are used."""
     path = Path(path).expanduser()
     others = read_arrays(path, [name for name in Features.__dataclass_fields__ if name != "features"])
     _check_written(path, member_names(path))

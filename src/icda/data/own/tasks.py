@@ -138,10 +138,7 @@ TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 def own_task(
     name: str, source: Source, samples: Samples, seed: int, *, input_shape: tuple[int, ...], model: str, story: str = ""
 ) -> Task:
-    """Build the task of labelled samples, whose rows are those of `source`; `story` ends its description.
-
-    Splits that were given stay as they are; a missing test or validation split is cut from train.
-    """
+    """The task of labelled samples, whose rows are those of `source`; a missing test or validation split is cut."""
     assert samples.labels is not None
     labels, splits = samples.labels, samples.splits or ["train"] * len(samples)
     class_names = natural_order(labels)
