@@ -136,7 +136,6 @@ def write_arrays(
 
     The same arrays give the same bytes: the entries of the archive carry no time.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         with archive.open("features.npy", "w", force_zip64=True) as entry:
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}
