@@ -48,11 +48,6 @@ class Reads:
     allow_hub: bool = field(default=True, compare=False)  # False for a name that stands in a file
     _loaded: list[Encoder] = field(default_factory=list, repr=False, compare=False)
 
-    @property
-    def fitted_columns(self) -> list[str]:
-        """The columns of a table that the model was fitted to, as they are called there."""
-        return list(self.columns or ()) if self.table is None else [one.name for one in self.table]
-
     def asked(self, **named: Any) -> Columns:
         """What a file of features is asked for, so that it is read as in the fit."""
         fitted = None if self.table else self.columns
@@ -202,7 +197,7 @@ def is_features(X: Any) -> bool:
 
 def check_features(X: Any, reads: Reads, origin: Path | str = "X") -> np.ndarray:
     """Features as floats (N, A), as wide as those of the fit; a data frame's columns are taken by their names."""
-    wanted = reads.fitted_columns
+    wanted = list(reads.columns or ()) if reads.table is None else [one.name for one in reads.table]
     if hasattr(X, "columns") and (reads.table is not None or len(wanted) == reads.width):
         missing = [name for name in wanted if name not in X.columns]
         if missing:

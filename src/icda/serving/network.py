@@ -73,22 +73,18 @@ class NetworkModel(Model):
         features: list[Tensor] = [torch.empty(0, self.networks[0].feature_dim)]
         logits: list[Tensor] = [torch.empty(0, len(self.classes))]
         towards: list[Tensor | None] = []
+        unbiased = getattr(self.method, "found", {}).get("no_shortcut")
         own_rule = type(self.method).predict is not Method.predict
         with evaluating(*self.networks, self.method):
             for inputs in batches:
                 output = self.networks[0](inputs)
                 features.append(output.features.float())
                 logits.append((self.method.predict(self.networks, inputs) if own_rule else output.logits).float())
-                towards.append(self._points_to(inputs))
+                # What the method's biased networks see; nothing where they showed no sign of a shortcut.
+                towards.append(None if unbiased else self.method.shortcut_answers(self.networks, inputs))
         pointed = [part for part in towards if part is not None]
         points_to = torch.cat(pointed).numpy() if pointed else None
         return Answers(torch.cat(features).numpy(), torch.cat(logits).numpy(), kept, points_to)
-
-    def _points_to(self, inputs: Inputs) -> Tensor | None:
-        """What the method's biased networks see; nothing where they showed no sign of a shortcut."""
-        if getattr(self.method, "found", {}).get("no_shortcut"):
-            return None
-        return self.method.shortcut_answers(self.networks, inputs)
 
 
 def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:

@@ -175,7 +175,10 @@ class Trainer:
             validation={} if seen is None else {**{name: seen.metrics[name] for name in LOGGED}, **observed},
             seconds=round(seconds, 3),
         )
-        if run.stage.judged and self.selector.update(self.position.epoch, judged) and self._keeps_now():
+        kept = run.stage.judged and self.selector.update(self.position.epoch, judged)
+        # Rule `last` writes the model once, at the end; others whenever it is the best so far.
+        due = self.selector.rule.compares or self.position.epoch == self.plan.num_epochs - 1
+        if kept and due and self.accelerator.is_main_process:
             self.save_model()
         self.history.append(record)
         self.position.next_epoch()
@@ -262,8 +265,3 @@ class Trainer:
     def _load_modules(self, state: Mapping[str, Any], path: Path) -> None:
         load_networks(self.models, state["networks"], path)
         load_state(self.method, state["method"], "method state", path)
-
-    def _keeps_now(self) -> bool:
-        """The first rank alone. Rule `last` writes the model once, at the end; others whenever it is the best so far."""
-        at_end = self.position.epoch == self.plan.num_epochs - 1
-        return self.accelerator.is_main_process and (self.selector.rule.compares or at_end)
