@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from icda.data.embedding import Features, Samples, embed, read_samples
+from icda.data.embedding.run import Progress
 from icda.data.embedding.samples import Columns
 from icda.data.missing import is_missing
 from icda.data.own import table as tables
@@ -30,7 +30,6 @@ AMBIGUOUS = 2  # columns of numbers beside texts or paths from which the user is
 EMBEDDED = "features.npz"
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; the same command keeps what was done."
 ADVICE = "A model learns from examples of each class: put the images of each into a folder of its own."
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """New inputs from the folders and files that people have them in, and a file of what a model says of each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from icda.data.embedding import Samples, read_samples
+from icda.data.embedding.run import Progress
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
 from icda.data.own.feature_files import NAMES, column_names, read_feature_file
@@ -20,7 +21,6 @@ from icda.results.foreign_text import write_csv
 from icda.serving.fit_data import FILES
 from icda.serving.model import Model, Reads, check_features, probabilities_of
 
-Progress = Callable[[int, int], None]  # inputs done, inputs in all
 POINTS_TO, DISAGREE = "shortcut_points_to", "disagree"
 
 
