@@ -255,7 +255,7 @@ def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeature
     if fitted is not None:
         _check_there(path, fitted, names)
     is_mixed = asked.plan is not None or (asked.encode and fitted is None and not table.is_plain(used))
-    cells = table.cells(used if is_mixed else table.numeric(used))
+    cells = table.cells(used if is_mixed or fitted is not None else table.numeric(used))
     indices = [] if fitted is not None else table.numbering(cells)
     cells = {name: column for name, column in cells.items() if name not in indices}
     if is_mixed:
@@ -344,8 +344,8 @@ def _numbers(
         if not wrong:
             columns[name] = np.array(column, dtype=np.float64)
         elif strict or 2 * (len(column) - len(wrong)) >= sum(bool(cell.strip()) for cell in column) > 0:
-            place, cell = lines[wrong[0]], column[wrong[0]]
-            holes.append(f"{name!r} in {len(wrong)} of {len(column)} (first in line {place}: {cell!r})")
+            place = f"line {lines[wrong[0]]}" if lines else f"row {wrong[0]}"
+            holes.append(f"{name!r} in {len(wrong)} of {len(column)} (first in {place}: {column[wrong[0]]!r})")
         else:
             left_out.append(name)
     if holes:
