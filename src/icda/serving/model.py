@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -14,7 +14,7 @@ import torch
 
 from icda.data.embedding import Encoder, Samples
 from icda.data.embedding.samples import Columns
-from icda.data.own.encoding import Plan, encode_table, feature_names, frame_cells, plan_as_list, plan_from_list
+from icda.data.own.encoding import Plan, encode_table, feature_names, frame_cells, plan_from_list
 from icda.errors import InputError, InputTypeError, MissingFileError, OperationError
 from icda.limits import check_side
 from icda.results.claims import place_of
@@ -55,8 +55,7 @@ class Reads:
 
     def as_dict(self) -> dict[str, Any]:
         known = {name: value for name, value in vars(self).items() if name not in NOT_SAVED}
-        table = None if self.table is None else plan_as_list(self.table)
-        return known | {"columns": None if self.columns is None else list(self.columns), "table": table}
+        return known | {"table": None if self.table is None else [asdict(one) for one in self.table]}
 
     @classmethod
     def from_dict(cls, values: object, origin: str) -> Reads:

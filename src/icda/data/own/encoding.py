@@ -4,7 +4,7 @@ What is learnt of the training rows (levels, medians) is learnt by scikit-learn'
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
@@ -88,10 +88,6 @@ def encode_table(table: Mapping[str, Cells], plan: Plan) -> np.ndarray:
 
 def feature_names(plan: Plan) -> tuple[str, ...]:
     return tuple(name for one in plan for name in one.features)
-
-
-def plan_as_list(plan: Plan) -> list[dict[str, Any]]:
-    return [{**asdict(one), "levels": list(one.levels)} for one in plan]
 
 
 def plan_from_list(values: object, origin: str) -> Plan:
