@@ -19,8 +19,8 @@ from icda.limits import LARGEST_JSON, LARGEST_SIDE, UNPACKED_FREE, check_unpacke
 from icda.models.encoders import create_encoder
 from icda.results.files import read_json
 from icda.serving.head import HeadModel
+from icda.serving.model import Reads
 from icda.serving.predictions import read_new
-from icda.serving.reads import Reads
 from icda.training.checkpoint import load_checkpoint
 
 ROWS = 2**27 + 2**24  # of float64: more than UNPACKED_FREE

@@ -5,8 +5,6 @@ illegal instruction. Where the kernel refuses AMX, a child process tries it firs
 AVX512_CORE_BF16 when torch is loaded, so nothing here imports torch. See docs/compile.md.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -10,8 +10,6 @@ is not an `IcdaError` is a mistake of icda or of a package below it: the command
 True
 """
 
-from __future__ import annotations
-
 
 class IcdaError(Exception):
     """Base of every error that icda raises to tell its user something."""

@@ -1,7 +1,5 @@
 """Optional packages: imported when first used, with an error that names the extra to install."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

@@ -3,8 +3,6 @@
 A file may be a stranger's. What it unpacks to is bounded by its size on the disk, which its owner sees.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from icda.errors import InputError
@@ -27,9 +25,9 @@ def read_small(path: Path, most: int) -> bytes:
     return path.read_bytes()
 
 
-def check_unpacked(path: Path, unpacked: int, on_disk: int | None = None) -> None:
-    """Refuse a file, or a part that takes `on_disk` bytes of it, that would unpack to far more than it is."""
-    packed = path.stat().st_size if on_disk is None else on_disk
+def check_unpacked(path: Path, unpacked: int) -> None:
+    """Refuse a file that would unpack to far more than it is."""
+    packed = path.stat().st_size
     if unpacked > UNPACKED_FREE + UNPACKED_RATIO * packed:
         raise InputError(
             f"{path} has {packed} bytes and would take {unpacked / 2**30:.1f} GiB of memory: more than is read from a file "

@@ -1,7 +1,5 @@
 """Ranges of numbers, for the annotations of settings; `icda.settings` checks them."""
 
-from __future__ import annotations
-
 from typing import Annotated, TypeAlias
 
 from annotated_types import Ge, Gt, Interval

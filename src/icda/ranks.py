@@ -1,7 +1,5 @@
 """Sums and lists over the processes of a distributed run; with one process nothing happens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,6 +5,7 @@ pydantic is imported when the first setting is checked, and yaml when the first 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -101,25 +102,16 @@ def _sentence(name: str, error: Any) -> str:
     problems = error.errors(include_url=False)
     first = problems[0]
     place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
-    wanted = " or ".join(dict.fromkeys(_wanted(each) for each in problems))
+    said = ("a list" if each["type"] == "sequence_str" else each["msg"] for each in problems)
+    wanted = " or ".join(dict.fromkeys(words.removeprefix("Input should be ") for words in said))
     value, hint = first["input"], ""
     if first["type"] == "literal_error":
         hint = did_you_mean(str(value), [word.strip("'") for word in wanted.replace(" or ", ", ").split(", ")]).strip()
-    elif first["type"] == "float_type" and isinstance(value, str) and _reads_as_number(value):
-        hint = "YAML reads that as a text, write it with a point, as 1.0e-3."
+    elif first["type"] == "float_type" and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            float(value)
+            hint = "YAML reads that as a text, write it with a point, as 1.0e-3."
     return f"{name}{place} must be {wanted}, got {value!r}{': ' if hint else '.'}{hint}"
-
-
-def _wanted(problem: Any) -> str:
-    return "a list" if problem["type"] == "sequence_str" else problem["msg"].removeprefix("Input should be ")
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def read_yaml(text: str, origin: str) -> Any:

@@ -1,7 +1,5 @@
 """What a class can be made with, when its __init__ passes `*sizes` and `**options` on to the next one."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The terminal: what is printed there may hold names from files of strangers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult

@@ -15,7 +15,7 @@ import pytest
 from icda.data.embedding import Samples
 from icda.errors import InputError
 from icda.serving.head import HeadModel
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 Y = np.arange(80) % 2
 X = np.random.default_rng(0).normal(size=(80, 2)) + 2 * Y[:, None]

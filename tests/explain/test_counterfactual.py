@@ -12,7 +12,7 @@ from icda.explain.counterfactual import (
     paint,
     total_variation,
 )
-from icda.explain.passes import Pass
+from icda.explain.margins import Pass
 from icda.models.base import FeatureClassifier
 
 C, A = 3, 4

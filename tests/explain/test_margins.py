@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from icda.explain.margins import (
+    Pass,
     adjusted_margins,
     edges_around_zero,
     histograms,
@@ -11,12 +12,12 @@ from icda.explain.margins import (
     margins,
     means_by,
     most_tied,
+    run_pass,
     sample_distances,
     sample_strengths,
     strength_figures,
     tie_matrix,
 )
-from icda.explain.passes import Pass, run_pass
 from icda.functional.strength import Strength, direct_strength
 from icda.methods import Setup, create_method
 

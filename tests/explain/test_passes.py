@@ -6,7 +6,7 @@ from torch import nn
 
 from icda.data.sources import FeatureArray
 from icda.data.task import Split
-from icda.explain.passes import balanced_sample, logged_variances, run_pass, subsample, variance_figures
+from icda.explain.margins import balanced_sample, logged_variances, run_pass, subsample, variance_figures
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier, evaluating
 

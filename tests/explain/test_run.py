@@ -7,8 +7,7 @@ import torch
 from icda.data.sources import FeatureArray
 from icda.data.task import Split, Task
 from icda.explain import explain_run
-from icda.explain.margins import margins, sample_strengths
-from icda.explain.passes import run_pass
+from icda.explain.margins import margins, run_pass, sample_strengths
 from icda.explain.run import CHEAP_PARTS, PARTS, gradcam_gallery
 from icda.methods import Setup, create_method, method_names
 from icda.methods.create import method_class

@@ -27,7 +27,7 @@ from icda.report.charts import (
     ticks,
     whiskers,
 )
-from icda.report.heat import Heat, heat_map
+from icda.report.sections.breakdown import Heat, heat_map
 
 
 @pytest.mark.parametrize("low", [-3.0, 0.0, 0.013, 0.5, 1.0, 97.0])

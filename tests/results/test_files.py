@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from icda.results.claims import OWNER
+from icda.results.claims import NEXT, OWNER, place_of, renewed, settle
 from icda.results.files import UnwritableError, replacing, replacing_text, write_atomically
-from icda.results.renewal import NEXT, place_of, renewed, settle
 
 NAMES = ("one", "two", "gone")
 
@@ -122,7 +121,7 @@ def test_killed_at_any_step_a_folder_holds_the_old_files_or_the_new_ones(
 
 def test_two_processes_do_not_mix_their_files(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from icda.results.renewal import renewed\n"
+        "import sys; from pathlib import Path; from icda.results.claims import renewed\n"
         "for _ in range(30):\n"
         "    with renewed(Path(sys.argv[1]), ('one', 'two')) as aside:\n"
         "        [(aside / name).write_text(sys.argv[2] * 1000) for name in ('one', 'two')]\n"

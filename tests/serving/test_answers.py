@@ -19,12 +19,10 @@ from icda.cli.fit import main as fit_main
 from icda.data.embedding import Samples
 from icda.errors import InputError
 from icda.serving.answers import SampleAnswer, parse_answers, read_answers, with_answers, write_answers
-from icda.serving.ask_server import make_app
 from icda.serving.contrast import differing_pictures, differing_texts
 from icda.serving.fit_data import FitData
-from icda.serving.model import load
-from icda.serving.questions import QuestionMaker, render_questions
-from icda.serving.reads import Reads
+from icda.serving.model import Reads, load
+from icda.serving.questions import QuestionMaker, make_app, render_questions
 
 EVIL = "</script><script>alert(1)</script>"
 
@@ -58,7 +56,7 @@ def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path: Path) -> 
         ("sample,kind\na,b\n", "no column 'group'"),
         ("sample,group\na,b\na,c\n", "answered before"),
         ("sample,group\nnobody,b\n", "'nobody'"),
-        ("sample,group,label\na,,emu\n", "'emu', which is no class"),
+        ("sample,group,label\na,,emu\n", "'emu', no class"),
     ],
 )
 def test_answers_that_do_not_fit_the_data_are_refused(table: str, why: str) -> None:

@@ -16,8 +16,8 @@ from icda.data.embedding import Samples
 from icda.report.sections.audit import PARTS
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import fit_model
+from icda.serving.model import Reads
 from icda.serving.page import render_fit_page
-from icda.serving.reads import Reads
 from support import column
 
 EVIL = "<script>alert(1)</script>"

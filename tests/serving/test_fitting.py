@@ -12,10 +12,11 @@ import pytest
 
 import icda
 from icda.data.embedding import embed, load_features, read_samples
+from icda.data.own.table import held_out_rows
 from icda.errors import ExistingFileError, InputError
 from icda.models.encoders import create_encoder
 from icda.serving import predict_data
-from icda.serving.fit_data import Asked, held_out_rows, read_fit_data
+from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import check_out, fit_model
 from icda.serving.head_fit import fit_named
 from icda.serving.trial import cross_validate, judge
@@ -153,7 +154,7 @@ def test_a_test_split_is_held_out_and_judged(made: SimpleNamespace, tmp_path: Pa
 
 
 def test_a_split_that_is_not_understood_is_refused() -> None:
-    with pytest.raises(InputError, match="the split 'fold3' is not understood"):
+    with pytest.raises(InputError, match="split 'fold3' is not understood"):
         held_out_rows(np.array(["train", "fold3"]), "a.csv")
     with pytest.raises(InputError, match="'0' is not understood"):  # without a 2 it may mean anything
         held_out_rows(np.array([0, 1, 0]), "a.csv")

@@ -12,7 +12,7 @@ from icda.errors import InputError
 from icda.limits import LARGEST_FACTS
 from icda.serving.folder import DIGEST, FACTS, WEIGHTS
 from icda.serving.head import HeadModel
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 
 def model(sign: float = 1.0) -> HeadModel:

@@ -17,7 +17,7 @@ from icda.serving import predict_data
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.head import HeadModel
 from icda.serving.judging import judge_data
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 LABELS = np.array(["ant", "bee", "ant", "bee", "bee", "ant"])
 X = np.array([[1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0]])  # the last two are judged wrong
@@ -95,7 +95,7 @@ def test_a_column_of_the_fit_is_read_even_if_it_numbers_the_rows(suffix: str, tm
     assert accuracy(model, path) == ("all", 4, 1.0)
     frame = frame.rename(columns={"x": "z"}).assign(z=[1, 1, 2, 2])
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    with pytest.raises(InputError, match="lacks the column 'x' of numbers"):
+    with pytest.raises(InputError, match="lacks 1 of the 2 columns that the model was fitted to: x"):
         judge_data(model, str(path))
 
 

@@ -60,11 +60,11 @@ def test_a_model_is_what_its_files_say(folder: Path) -> None:
         ({"classes": [["a"], ["b"]]}, "all texts or all numbers"),
         ({"classes": ["cat", "dog", "emu"]}, "coef must be floats of shape \\(3, 2\\)"),
         ({"reads": {"kind": "shell", "width": 2}}, "does not say what the model reads"),
-        ({"reads": {"kind": "features", "width": "2"}}, "width is '2'"),
-        ({"reads": {"kind": "features", "width": True}}, "width is True"),
+        ({"reads": {"kind": "features", "width": "2"}}, "width must be .*, got '2'"),
+        ({"reads": {"kind": "features", "width": True}}, "width must be .*, got True"),
         ({"reads": {"kind": "features", "width": 3}}, "of shape \\(2, 3\\)"),
-        ({"reads": {"kind": "features", "width": 2, "columns": [1, 2]}}, "expected names"),
-        ({"reads": {"kind": "image", "width": 2, "encoder": ["rm"]}}, "encoder is \\['rm'\\]"),
+        ({"reads": {"kind": "features", "width": 2, "columns": [1, 2]}}, "columns.*must be .*, got 1"),
+        ({"reads": {"kind": "image", "width": 2, "encoder": ["rm"]}}, "encoder must be .*, got \\['rm'\\]"),
         ({"shortcut_points_to": [0, 9]}, "numbers of classes"),
         ({"shortcut_points_to": [0, 1]}, "shortcut_coef must be floats"),
     ],
@@ -264,6 +264,6 @@ def test_a_checkpoint_that_is_a_pickle_is_not_run(tmp_path: Path) -> None:
             return (Path.touch, (tmp_path / "owned",))
 
     torch.save({"networks": Evil()}, tmp_path / "model.pt")
-    with pytest.raises(OperationError, match="not a checkpoint of icda"):
+    with pytest.raises(OperationError, match="no checkpoint of icda"):
         icda.load(tmp_path)
     assert not (tmp_path / "owned").exists()

@@ -17,7 +17,7 @@ from icda.data.embedding import encode_rows, read_samples
 from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.serving import predict_data
 from icda.serving.head import HeadModel, ShortcutReader
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_lists_and_columns_of_a_parquet_file_are_the_same(head: HeadModel, tmp_p
     [
         ("a.csv", "a,b\n1,2\n", "lacks 1 of the 3 columns that the model was fitted to: c"),
         ("a.csv", "a,b,cc\n1,2,3\n", "did you mean 'cc'"),
-        ("a.csv", "a,b,c\n1,2,three\n", "line 2: column 'c' holds 'three'"),
+        ("a.csv", "a,b,c\n1,2,three\n", "'c' in 1 of 1 .first in line 2: 'three'"),
         ("a.csv", "a,b,c\n1,2,nan\n", "NaN or infinite"),
         ("a.csv", "a,b,c\n1,2\n", "2 cells, expected 3"),
         ("a.png", "", "is an image, and the model reads 3 features"),

@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import icda
-from icda.data.embedding.samples import Columns
 from icda.data.own.encoding import ColumnPlan, encode_table, plan_columns
 from icda.errors import InputError
 from icda.serving import predict_data
@@ -132,7 +131,7 @@ def test_words_are_refused_by_onnx_in_a_sentence(tmp_path: Path) -> None:
 
     customers(200).to_csv(tmp_path / "d.csv", index=False)
     model = fit_model(read_fit_data(tmp_path / "d.csv", Asked(labels="bought"), tmp_path / "m")).model
-    with pytest.raises(InputError, match="which an ONNX graph does not take"):
+    with pytest.raises(InputError, match="an ONNX graph does not take words"):
         export_onnx(model, tmp_path / "m.onnx")
 
 
@@ -210,7 +209,7 @@ def test_words_of_texts_are_named_on_the_first_screen(made: SimpleNamespace, tmp
         thing = ("book", "pan")[kind if row >= 16 else 1 - kind]
         lines.append(f"a {generator.choice((good, bad)[kind])} {thing} it is,{('good', 'bad')[kind]},{thing}")
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    data = read_fit_data(tmp_path / "t.csv", Asked(groups="thing", columns=Columns(groups="thing")), tmp_path / "m")
+    data = read_fit_data(tmp_path / "t.csv", Asked(groups="thing"), tmp_path / "m")
     page = render_fit_page(fit_model(data), "model", "t.csv")
     first = page[page.index("The result</h2>") : page.index("What was found</h2>")]
     assert "Words that are typical of the worst-classified ones: pan" in first

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from icda.data.sources import ImageArray
 from icda.data.task import Split
 from icda.training import train
-from icda.training.sample_figures import auroc, describe_samples, minority
+from icda.training.evaluation import auroc, describe_samples, minority
 from support import short_run
 
 TARGETS = torch.tensor([0, 0, 0, 0, 1, 1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from icda.cli.output import Bar, check_seed, say, tell
 
 if TYPE_CHECKING:  # torch is loaded when there is something to ask, not for --help
     from icda.serving.answers import Answers
-    from icda.serving.questions import QuestionMaker
 
 
 @dataclass
@@ -38,11 +38,12 @@ class AskArguments(DataArguments):
 def main(arguments: Sequence[str]) -> int:
     options = tyro.cli(AskArguments, args=list(arguments), prog="icda ask")
     check_seed(options.seed)
+    from icda.auditing import audit
     from icda.results.files import write_page
     from icda.serving.answers import read_answers
     from icda.serving.fit_data import read_fit_data, read_source
     from icda.serving.folder import ANSWERS, FACTS, QUESTIONS
-    from icda.serving.questions import QuestionMaker
+    from icda.serving.questions import QuestionMaker, render_questions
 
     data, asked, folder = options.data.expanduser(), options.asked(), options.out.expanduser()
     fitted = (data / FACTS).is_file()
@@ -58,31 +59,19 @@ def main(arguments: Sequence[str]) -> int:
     maker = QuestionMaker(found, options.seed)
     out = folder if fitted else Path("model")
     command = f"icda fit {data} --out {out} --answers {path} --overwrite"
-    if options.serve:
-        return _serve(options, maker, path, command)
-    page = _page(maker, command)(answers, "")
-    write_page(folder / QUESTIONS, page)
-    say(f"Open in a browser, answer, save answers.csv: {folder / QUESTIONS}\nNext: {command}")
-    return 0
-
-
-def _page(maker: QuestionMaker, command: str):  # type: ignore[no-untyped-def]
-    from icda.auditing import audit
-    from icda.serving.questions import render_questions
-
-    train = maker.data.training
-    found = audit(train.features, train.labels, seed=maker.seed)
+    train = found.training
+    audited = audit(train.features, train.labels, seed=options.seed)
 
     def page(answers: Answers, token: str) -> str:
-        return render_questions(maker, found, command, answers, token)
+        return render_questions(maker, audited, command, answers, token)
 
-    return page
+    if options.serve:
+        from icda.serving.questions import make_app, serve
 
-
-def _serve(options: AskArguments, maker: QuestionMaker, path: Path, command: str) -> int:
-    from icda.serving.ask_server import make_app, new_token, serve
-
-    token = new_token()
-    serve(make_app(maker, _page(maker, command), path, token), options.port, say, token)
-    say(f"Answers: {path}\nNext: {command}")
+        token = secrets.token_urlsafe(24)
+        serve(make_app(maker, page, path, token), options.port, say, token)
+        say(f"Answers: {path}\nNext: {command}")
+        return 0
+    write_page(folder / QUESTIONS, page(answers, ""))
+    say(f"Open in a browser, answer, save answers.csv: {folder / QUESTIONS}\nNext: {command}")
     return 0

@@ -1,8 +1,7 @@
 """`icda audit`"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,10 +12,9 @@ from icda.auditing import Audit, audit
 from icda.auditing.console import overview
 from icda.cli.output import check_jobs, check_seed, say, tell
 from icda.data.embedding.samples import Columns, find_inputs
-from icda.data.own.feature_files import LabelledFeatures, read_feature_file
+from icda.data.own.feature_files import read_feature_file
 from icda.errors import InputError
-from icda.results.claims import claimed
-from icda.results.renewal import renewed
+from icda.results.claims import claimed, renewed
 from icda.terminal import make_console
 
 FILES = ("audit.csv", "audit.json", "audit.html")
@@ -81,9 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--out is {options.out}, which is a file: expected a folder.")
     check_seed(options.seed)
     check_jobs("the audit", options.on, options.jobs)
-    if options.out is None:
-        return _audit(options)
-    with claimed(options.out.expanduser(), wait=False):
+    with nullcontext() if options.out is None else claimed(options.out.expanduser(), wait=False):
         return _audit(options)
 
 
@@ -91,7 +87,21 @@ def _audit(options: AuditArguments) -> int:
     if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
         raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
     data = None if options.on != "local" else read_feature_file(options.data.expanduser(), options.columns())
-    result = _audit_blocks(options) if data is None else _audit_in_memory(options, data)
+    if data is None:
+        result = _audit_blocks(options)
+    else:
+        result = audit(
+            data.features,
+            data.labels,
+            class_names=data.class_names,
+            sample_names=data.names,
+            C=options.inverse_decay,
+            folds=options.folds,
+            repeats=options.repeats,
+            seed=options.seed,
+            use_cleanlab=options.cleanlab,
+        )
+        result = replace(result, notes=[*data.notes, *result.notes])
     result = replace(result, settings={**result.settings, "data": str(options.data), "options": options.named()})
     make_console().print(overview(result, options.top))
     if options.out is None:
@@ -111,21 +121,6 @@ def _audit(options: AuditArguments) -> int:
     rows = "rows" if data is None else "audit.csv"
     say(f"Written: {', '.join(str(options.out / name) for name in ('audit.json', 'audit.html', rows))}")
     return 0
-
-
-def _audit_in_memory(options: AuditArguments, data: LabelledFeatures) -> Audit:
-    result = audit(
-        data.features,
-        data.labels,
-        class_names=data.class_names,
-        sample_names=data.names,
-        C=options.inverse_decay,
-        folds=options.folds,
-        repeats=options.repeats,
-        seed=options.seed,
-        use_cleanlab=options.cleanlab,
-    )
-    return replace(result, notes=[*data.notes, *result.notes])
 
 
 def _audit_blocks(options: AuditArguments) -> Audit:

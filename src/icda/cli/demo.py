@@ -1,7 +1,5 @@
 """`icda demo`"""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

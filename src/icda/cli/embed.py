@@ -1,13 +1,12 @@
 """`icda embed`"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
+from icda.cli.fit import InputArguments
 from icda.cli.output import Bar, counted, listed, say
 from icda.data.embedding import Features, embed, read_samples
 from icda.data.embedding.run import CHUNK_BATCHES
@@ -21,37 +20,25 @@ CHUNKS_EACH = 4  # chunks for each process from which its start, some seconds, i
 
 
 @dataclass
-class EmbedArguments:
+class EmbedArguments(InputArguments):
     """Turn a folder of images, or a CSV of images or texts, into a file of features."""
 
     data: tyro.conf.Positional[Path]
     """A folder, DATA/<class>/*.jpg or DATA/train/<class>/*.jpg, or a CSV table."""
     out: Path = Path("features.npz")
     """File to write; np.load reads it."""
-    encoder: str | None = None
-    """efficientnet_lite0 (default for images), minilm (default for texts), hf:PATH_OR_ID or timm:NAME."""
     batch_size: int = 32
     """Inputs that go through the encoder at once."""
-    image_size: int | None = None
-    """Side to which images are squeezed; by default what the encoder was trained with."""
-    skip_unreadable: bool = False
-    """Leave out images that cannot be read and list them at the end, instead of stopping."""
     resume: bool = False
     """Go on with an unfinished run from its chunks in OUT.part; a finished one is shown, not run again."""
     unlabelled: bool = False
     """The folder has no class folders, or the table no labels."""
-    image_column: str | None = None
-    """CSV column with image paths; guessed from common names if not given."""
-    text_column: str | None = None
-    """CSV column with texts."""
     label_column: str | None = None
     """CSV column with class labels."""
     group_column: str | None = None
     """CSV column with groups."""
     split_column: str | None = None
     """CSV column with train, validation or test."""
-    allow_outside: bool = False
-    """Trust a table, or a folder with links, that names images outside its own folder."""
     on: Where = "local"
     """Where inputs are encoded: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
     jobs: int | None = None

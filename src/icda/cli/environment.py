@@ -1,7 +1,5 @@
 """What must be in the environment before torch is loaded; nothing here imports it."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

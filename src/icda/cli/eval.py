@@ -1,7 +1,5 @@
 """`icda eval`"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`icda export`"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

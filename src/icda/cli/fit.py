@@ -26,13 +26,25 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class DataArguments:
+class InputArguments:
     data: tyro.conf.Positional[Path]
     """A folder of images (one sub-folder per class), a .csv of image paths, texts or numbers, an .npz or a .parquet."""
     encoder: str | None = None
     """efficientnet_lite0 (default for images), minilm (default for texts), hf:PATH_OR_ID or timm:NAME."""
     image_size: int | None = None
     """Side to which images are squeezed; by default what the encoder was trained with."""
+    image_column: str | None = None
+    """CSV column with image paths; guessed from common names if not given."""
+    text_column: str | None = None
+    """CSV column with texts."""
+    skip_unreadable: bool = False
+    """Leave out images that cannot be read, instead of stopping."""
+    allow_outside: bool = False
+    """Trust a table, or a folder with links, that names images outside its own folder."""
+
+
+@dataclass
+class DataArguments(InputArguments):
     features: str | None = None
     """Array of an .npz, or columns of a .parquet, with the features; guessed from common names if not given."""
     labels: Annotated[str | None, tyro.conf.arg(aliases=["--label-column"])] = None
@@ -43,34 +55,18 @@ class DataArguments:
     """Array or column with known groups, such as the background; empty cells, where a group is not known, are filled."""
     where: tuple[str, ...] = ()
     """Of a file of features or numbers, keep only rows in which an array or column has a value: --where year=2020."""
-    image_column: str | None = None
-    """CSV column with image paths; guessed from common names if not given."""
-    text_column: str | None = None
-    """CSV column with texts."""
     table: bool = False
     """Of a .csv with a column of texts or paths beside columns of numbers: fit to all columns, as a table."""
     seed: int = 0
     """Seed of all that is drawn; the same seed gives the same result."""
     overwrite: bool = False
     """Write into --out even if it is not empty."""
-    skip_unreadable: bool = False
-    """Leave out images that cannot be read, instead of stopping."""
-    allow_outside: bool = False
-    """Trust a table, or a folder with links, that names images outside its own folder."""
 
     def asked(self) -> Asked:
-        from icda.data.embedding.samples import Columns
         from icda.serving.fit_data import Asked
 
-        columns = Columns(self.image_column, self.text_column, self.labels, self.groups)
-        asked = Asked(self.features, self.labels, self.names, self.groups, columns, self.encoder, self.image_size)
-        return replace(
-            asked,
-            where=self.where,
-            table=self.table,
-            skip_unreadable=self.skip_unreadable,
-            allow_outside=self.allow_outside,
-        )
+        same = {name: value for name, value in vars(self).items() if name in Asked.__dataclass_fields__}
+        return Asked(**same, image=self.image_column, text=self.text_column)
 
 
 GROUPS_SHOWN = 20
@@ -207,10 +203,8 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
 
     if options.train or options.encoder is not None or options.where:
         raise InputError("--on blocks and --on ray fit heads to features: leave out --train, --encoder and --where.")
-    asked = options.asked()
-    wanted = replace(asked.columns, features=asked.features, names=asked.names)
     with make_engine("ray" if options.on == "ray" else "local", options.jobs) as engine:
-        model = fit_from_blocks(options.data.expanduser(), wanted, options.method, engine, tell, options.seed)
+        model = fit_from_blocks(options.data.expanduser(), options.asked(), options.method, engine, tell, options.seed)
     model.save(folder)
     facts = model.facts
     state = "converged" if facts["converged"] else "stopped at the limit of iterations"

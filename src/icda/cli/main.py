@@ -1,7 +1,5 @@
 """`icda`: one word a command, one file a command."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform
@@ -10,7 +8,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import TextIO
 
 from icda import plugins
 from icda.cli import COMMANDS, Command, overview
@@ -70,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         prepare_arithmetic(words)  # before torch is imported, with the command
         with warnings.catch_warnings():
-            warnings.showwarning = _show_plainly
+            warnings.showwarning = _show_plainly  # type: ignore[assignment]
             rest = plugins.take(words[1:])
             command = _find(words[0])
             return 2 if command is None else int(command(rest))
@@ -127,18 +124,11 @@ def _bug_report(words: Sequence[str]) -> str:
     )
 
 
-def _show_plainly(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_plainly(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
     """A warning about a plugin as one sentence; others as Python writes them."""
     plain = issubclass(category, plugins.PluginWarning)
-    text = f"icda: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno, line)
-    print(printable(text), end="", file=file or sys.stderr)
+    text = f"icda: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno)
+    print(printable(text), end="", file=sys.stderr)
 
 
 def _summaries() -> dict[str, str]:

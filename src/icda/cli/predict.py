@@ -66,10 +66,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def describe(predictions: Predictions, out: Path) -> str:
     """How many of each class there are, and what to look at."""
-    from icda.serving.predictions import count_labels
-
-    written = len(predictions) - len(predictions.skipped)
-    counts = [f"{name} {count}" for name, count in count_labels(predictions).items()]
+    labels, written = predictions.labels, len(predictions) - len(predictions.skipped)
+    counts = [f"{name} {int((labels == name).sum())}" for name in predictions.classes]
     lines = [f"{out}: {written} predictions ({counted(counts)})"]
     if predictions.disagreements is not None:
         lines.append(f"{predictions.disagreements} go against what the shortcut points to (column disagree).")

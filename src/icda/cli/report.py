@@ -1,7 +1,5 @@
 """`icda report`"""
 
-from __future__ import annotations
-
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from icda.cli.output import say
 from icda.errors import InputError, OperationError
 from icda.report import FoundRun, find_unfinished, read_folder, read_runs, write_report
 from icda.report.results import run_title
-from icda.results.files import EXPLANATIONS, REPORT, RESULT, write_json
+from icda.results.files import EXPLANATIONS, REPORT, write_json
 from icda.training.run import load_folder
 
 
@@ -55,17 +53,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def explain_missing(run: FoundRun, wanted: Sequence[str], allow_hub: bool = False) -> FoundRun:
-    """Make the parts of a run's explanations that are not there yet, and keep them in its folder.
-
-    Pictures are left out where the task has none.
-    """
+    """Make the parts of a run's explanations that are not there yet, as far as its task has them, and keep them."""
     from icda.explain.run import allowed_parts, explain_run
 
     if run.folder is None:
-        raise InputError(
-            f"explaining {run_title(run.result)} needs its trained model: give the folder of the run, not a ledger or a "
-            f"copy of {RESULT}."
-        )
+        raise InputError(f"explaining {run_title(run.result)} needs its trained model: give the folder of the run.")
     known = dict(run.explanations or {})
     missing = [part for part in wanted if part not in known]
     if not missing:

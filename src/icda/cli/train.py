@@ -1,7 +1,5 @@
 """`icda train`"""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """`icda tune`"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

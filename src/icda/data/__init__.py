@@ -6,16 +6,5 @@ from icda.data.registry import TASKS, create_task
 from icda.data.task import Batch, Source, Split, Task
 from icda.data.torch_datasets import dataset_task
 
-__all__ = [
-    "TASKS",
-    "Batch",
-    "BatchLoader",
-    "Source",
-    "Split",
-    "Task",
-    "balanced_weights",
-    "create_task",
-    "csv_task",
-    "dataset_task",
-    "folder_task",
-]
+__all__ = ["TASKS", "Batch", "BatchLoader", "Source", "Split", "Task"]
+__all__ += ["balanced_weights", "create_task", "csv_task", "dataset_task", "folder_task"]

@@ -1,7 +1,5 @@
 """Random changes of a whole batch of images, on bytes: crops and flips, and RandAugment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -15,9 +13,7 @@ from icda.errors import InputError
 def check_padding(padding: int, size: tuple[int, int]) -> None:
     """Refuse a padding that cannot be reflected into an image of `size` (height, width)."""
     if not 0 <= padding < min(size):
-        raise InputError(
-            f"crop_padding {padding} cannot be reflected into images of {size[0]} x {size[1]}: take 0 to {min(size) - 1}."
-        )
+        raise InputError(f"crop_padding {padding} does not fit {size[0]} x {size[1]}: take 0 to {min(size) - 1}.")
 
 
 def crop_and_flip(images: Tensor, rows: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:
@@ -94,10 +90,7 @@ class RandAugment:
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         if images.ndim != 4 or images.dtype != torch.uint8 or images.shape[3] not in (1, 3):
-            raise InputError(
-                f"RandAugment expects uint8 images of shape (N, H, W, 1) or (N, H, W, 3), got {images.dtype} "
-                f"{tuple(images.shape)}."
-            )
+            raise InputError(f"RandAugment expects uint8 (N, H, W, 1 or 3), got {images.dtype} {tuple(images.shape)}.")
         drawn = (len(images), self.num_ops)
         chosen = torch.randint(len(OPERATIONS), drawn, generator=generator).tolist()
         signs = (2 * torch.randint(2, drawn, generator=generator) - 1).tolist()

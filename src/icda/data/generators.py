@@ -1,7 +1,5 @@
 """Random generators made from names and numbers, so that every draw can be made again from its address alone."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

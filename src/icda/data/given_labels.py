@@ -1,7 +1,5 @@
 """Training labels from a file beside the images, such as those that people gave (CIFAR-10N, CIFAR-100N)."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -40,9 +38,7 @@ def relabelled(task: Task, given: str) -> Task:
         labels = labels[places]
     wrong = labels[(labels < 0) | (labels >= task.num_classes)]
     if len(wrong):
-        raise InputError(
-            f"--labels {given} holds the label {int(wrong[0])}; task {task.name!r} has 0 to {task.num_classes - 1}."
-        )
+        raise InputError(f"--labels {given} holds {int(wrong[0])}; task {task.name!r} has 0 to {task.num_classes - 1}.")
     clean = train.targets if train.clean_targets is None else train.clean_targets
     return replace(task, train=replace(train, targets=labels, clean_targets=clean))
 

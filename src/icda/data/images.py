@@ -1,7 +1,5 @@
 """Image files of strangers, opened with care: only the formats we name, no giants, every bit depth scaled to bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

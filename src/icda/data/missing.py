@@ -1,7 +1,5 @@
 """Labels and groups as files give them: values that stand for "not known", and values that are no plain names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tasks by name, and where datasets lie on disk."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike

@@ -1,7 +1,5 @@
 """Cutting samples into disjoint parts, and taking a small part of a task for a quick look."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -91,13 +89,8 @@ def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True
 def _share(task: Task, subset: float, cells: int) -> tuple[float, int]:
     """What share is kept, and how many training samples that is."""
     size = len(task.train)
-    if (
-        isinstance(subset, bool)
-        or not math.isfinite(subset)
-        or subset <= 0
-        or subset == 1
-        or int(subset) not in (0, subset)
-    ):
+    is_number = not isinstance(subset, bool) and math.isfinite(subset) and subset > 0
+    if not is_number or subset == 1 or int(subset) not in (0, subset):
         hint = ": 1 could mean all or one; leave it out for the whole task" if subset == 1 else ""
         raise InputError(f"subset is {subset}, expected a share below 1, or a whole number of training samples{hint}.")
     if subset < 1:

@@ -1,7 +1,5 @@
 """How texts become numbers: the face of every tokeniser, and one that needs no vocabulary."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Torch Datasets, Hugging Face datasets and tensors as splits of a task. Items are drawn when they are needed."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -250,7 +248,11 @@ def _read(
             f"{part} is a {type(dataset).__name__}, and a dataset needs len() and items by number: a stream cannot be "
             "trained on, and of a DataLoader give its .dataset."
         )
-    if isinstance(dataset, tuple | list) and dataset and all(_is_array(values) for values in dataset):
+    if (
+        isinstance(dataset, tuple | list)
+        and dataset
+        and all(isinstance(values, np.ndarray | Tensor) and values.ndim for values in dataset)
+    ):
         dataset = TensorDataset(*(torch.as_tensor(values) for values in dataset))
     if len(dataset) == 0:
         raise InputError(f"{part} is empty.")
@@ -264,16 +266,10 @@ def _read(
     return source, labels, groups
 
 
-def _is_array(values: Any) -> bool:
-    return isinstance(values, np.ndarray | Tensor) and values.ndim > 0
-
-
 def _labels(part: str, values: Any) -> Tensor:
     labels = np.asarray([_plain(value) for value in values] if isinstance(values, list) else values)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise InputTypeError(
-            f"labels of {part} must be class numbers from 0, one per item, got {labels.dtype} of shape {labels.shape}."
-        )
+        raise InputTypeError(f"labels of {part} must be class numbers from 0, got {labels.dtype} {labels.shape}.")
     return torch.from_numpy(labels.astype(np.int64))
 
 

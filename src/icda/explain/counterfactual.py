@@ -17,8 +17,7 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
 from icda.data.task import Task
-from icda.explain.margins import most_tied
-from icda.explain.passes import Pass, on_device
+from icda.explain.margins import Pass, most_tied, on_device
 from icda.explain.pictures import normaliser_of, pixels_of, to_inputs, to_pixels
 from icda.functional.strength import Strength
 from icda.models.base import FeatureClassifier, evaluating
@@ -164,9 +163,7 @@ class TiedSamples:
     def pixels(self) -> Tensor:
         return pixels_of(self.task.train, self.inputs)
 
-    def moved(
-        self, network: FeatureClassifier, kind: str, lam: float, seed: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def moved(self, network: FeatureClassifier, kind: str, lam: float, seed: int) -> tuple[Tensor, ...]:
         """Their augmented features, pictures that come near these, errors, and the places (N, k) of the nearest samples."""
         features = self.seen.features[self.places]
         aims = augment_towards(kind, features, self.targets, self.towards, self.strengths, self.seen, lam, seed)

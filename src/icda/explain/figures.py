@@ -1,7 +1,5 @@
 """The paper's figures from trained runs: one picture file each, with its numbers in a CSV beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,25 +10,9 @@ from torch import Tensor
 
 from icda.data.task import Batch, Task
 from icda.errors import InputError
+from icda.explain import margins as measures
 from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.grad_cam import HeatMaps, grad_cam
-from icda.explain.margins import (
-    adjusted_margins,
-    augmentation_strength,
-    margins,
-    sample_distances,
-    sample_strengths,
-)
-from icda.explain.passes import (
-    Pass,
-    balanced_sample,
-    in_turns,
-    logged_variances,
-    named_split,
-    run_pass,
-    subsample,
-    variance_figures,
-)
 from icda.explain.pictures import pixels_of, require_pictures
 from icda.explain.plots import PictureCell, draw_grid, heat_cells, plot_margins, plot_variances
 from icda.methods.base import Method
@@ -73,10 +55,7 @@ class FigureOptions:
 def make_figure(
     name: str, runs: Sequence[TrainedRun], out: str | Path, options: FigureOptions | None = None
 ) -> list[Path]:
-    """Draw a figure of one or several runs; returns the files written, the picture first.
-
-    All runs are looked at on the same samples, so they must be of one task. `out` ends in .png, .pdf or .svg.
-    """
+    """Draw a figure of runs of one task as .png, .pdf or .svg; returns the files written, the picture first."""
     out = Path(out)
     if name not in FIGURES:
         raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")
@@ -114,18 +93,18 @@ def _check_runs(runs: Sequence[TrainedRun]) -> None:
 def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     values, distances, summary = {}, {}, []
     for run in runs:
-        seen = run_pass(run.method, run.networks, named_split(run.task, options.split))
-        values[run.label] = margins(seen.logits, seen.targets)
-        distances[run.label] = sample_distances(seen.logits, seen.targets, seen.weight)
+        seen = measures.run_pass(run.method, run.networks, measures.named_split(run.task, options.split))
+        values[run.label] = measures.margins(seen.logits, seen.targets)
+        distances[run.label] = measures.sample_distances(seen.logits, seen.targets, seen.weight)
         summary += _margin_summary(run, seen, values[run.label], distances[run.label])
     title = f"{runs[0].task.name}, {options.split} split: how far from being wrong"
     figure, rows = plot_margins(values, distances, title)
     return figure, {"": rows, "_summary": summary}
 
 
-def _margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tensor) -> Rows:
+def _margin_summary(run: TrainedRun, seen: measures.Pass, values: Tensor, distances: Tensor) -> Rows:
     """Quantiles and shares of margins, over all samples, each class and each group."""
-    adjusted = adjusted_margins(run.method, seen)
+    adjusted = measures.adjusted_margins(run.method, seen)
     parts = {"all": torch.ones(len(seen), dtype=torch.bool)}
     parts |= {f"class {run.task.class_name(c)}": seen.targets == c for c in range(run.task.num_classes)}
     if seen.groups is not None:
@@ -152,9 +131,11 @@ def _margin_summary(run: TrainedRun, seen: Pass, values: Tensor, distances: Tens
 def _variances(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     figures = {}
     for run in runs:
-        positions = subsample(run.task.train, options.limit, options.seed)
-        seen = run_pass(run.method, run.networks, run.task.train, positions)
-        figures[run.label] = variance_figures(seen, run.history) | {"logged": logged_variances(run.history)}
+        positions = measures.subsample(run.task.train, options.limit, options.seed)
+        seen = measures.run_pass(run.method, run.networks, run.task.train, positions)
+        figures[run.label] = measures.variance_figures(seen, run.history) | {
+            "logged": measures.logged_variances(run.history)
+        }
     figure, rows = plot_variances(figures, f"Mapped variances on {runs[0].task.name}, training split")
     return figure, {"": rows}
 
@@ -163,12 +144,12 @@ def _gradcam(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     """Heat of each run's prediction on the same samples; the tables hold all measured samples, and means by group."""
     task = runs[0].task
     require_pictures(task, "the figure gradcam")
-    split = named_split(task, options.split)
-    positions = balanced_sample(split, max(options.samples, options.measured), options.seed)
+    split = measures.named_split(task, options.split)
+    positions = measures.balanced_sample(split, max(options.samples, options.measured), options.seed)
     batch = split.batch(positions)
     labels, names = _kinds(task, batch)
     # As many of each kind as there can be, in the order of the sample.
-    shown = in_turns(labels)[: options.samples].sort().values
+    shown = measures.in_turns(labels)[: options.samples].sort().values
     pixels = pixels_of(split, batch.inputs[shown])
     sources = [PictureCell(image, names[int(labels[place])]) for image, place in zip(pixels, shown, strict=True)]
     grid: list[tuple[str, list[PictureCell]]] = [("picture", sources)]
@@ -235,14 +216,14 @@ def _heat_summary(label: str, task: Task, batch: Batch, maps: HeatMaps) -> Rows:
 def _counterfactual(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     """The most tied training samples of a run under ISDA, RISDA and ICDA, with the real neighbours of ICDA's feature."""
     if len(runs) > 1:
-        raise InputError(
-            f"the counterfactual figure shows one network's feature space, got {len(runs)} runs: give one run."
-        )
+        raise InputError(f"the counterfactual figure shows one network's features, got {len(runs)} runs: give one run.")
     run, task = runs[0], runs[0].task
     require_pictures(task, "the figure counterfactual")
-    seen = run_pass(run.method, run.networks, task.train, subsample(task.train, options.limit, options.seed))
-    tied = TiedSamples.of(task, seen, sample_strengths(run.method, seen), options.samples)
-    lam = augmentation_strength(run.method)
+    seen = measures.run_pass(
+        run.method, run.networks, task.train, measures.subsample(task.train, options.limit, options.seed)
+    )
+    tied = TiedSamples.of(task, seen, measures.sample_strengths(run.method, seen), options.samples)
+    lam = measures.augmentation_strength(run.method)
     pairs = zip(tied.targets.tolist(), tied.towards.tolist(), strict=True)
     ties = [f"{task.class_name(y)} → {task.class_name(c)}" for y, c in pairs]
     grid = [("source → towards", [PictureCell(*cell) for cell in zip(tied.pixels, ties, strict=True)])]

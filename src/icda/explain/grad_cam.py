@@ -1,7 +1,5 @@
 """Grad-CAM: where in a picture a network looks when it says a class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.explain.passes import on_device
+from icda.explain.margins import on_device
 from icda.explain.pictures import centre_box
 from icda.models.base import FeatureClassifier, evaluating
 

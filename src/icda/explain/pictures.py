@@ -1,7 +1,5 @@
 """Samples as a reader sees them: pictures as data URIs, texts as they were written."""
 
-from __future__ import annotations
-
 import base64
 import io
 
@@ -25,10 +23,7 @@ def normaliser_of(split: Split) -> Normaliser | None:
 
 
 def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:
-    """Standardised images (N, C, H, W) as shares of full brightness in [0, 1].
-
-    Without a normaliser each image is stretched between its darkest and its brightest value.
-    """
+    """Standardised images (N, C, H, W) in [0, 1]; without a normaliser each is stretched from darkest to brightest."""
     if normaliser is None:
         low, high = inputs.amin((1, 2, 3), keepdim=True), inputs.amax((1, 2, 3), keepdim=True)
         return (inputs - low) / (high - low).clamp(min=1e-12)
@@ -113,8 +108,5 @@ def show_samples(task: Task, split: Split, positions: Tensor) -> list[dict[str, 
     texts = getattr(split.source, "texts", None)
     if texts is None:
         return [{} for _ in positions]
-    return [{"text": _shorten(texts[row])} for row in split.rows[positions].tolist()]
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1].rstrip() + "…"
+    words = [texts[row] for row in split.rows[positions].tolist()]
+    return [{"text": t if len(t) <= LONGEST_TEXT else f"{t[: LONGEST_TEXT - 1].rstrip()}…"} for t in words]

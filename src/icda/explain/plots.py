@@ -1,7 +1,5 @@
 """Matplotlib figures of several runs: margins, mapped variances, and grids of pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ so that to first order a loss that adjusts logits is cross entropy plus R = (q -
 target, and R splits into the terms below.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -77,9 +75,7 @@ def regulariser(
     tensor([0.5493])
     """
     if type(loss) not in (LogitAdjustmentLoss, ISDALoss, RISDALoss, ICDALoss):
-        raise InputTypeError(
-            f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: `first_order_term` works for any adjustment."
-        )
+        raise InputTypeError(f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: see `first_order_term`.")
     weight, bias = head_parameters(head)
     wrong = F.softmax(F.linear(features, weight, bias), 1).scatter(1, targets[:, None], 0)
     parts: dict[str, Tensor | None] = {}

@@ -1,7 +1,5 @@
 """All that is explained of one trained run, as plain data for `explanations.json` and the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,17 +8,9 @@ from torch import Tensor
 
 from icda.data.task import Task
 from icda.errors import InputError
+from icda.explain import margins as measures
 from icda.explain.counterfactual import TiedSamples
 from icda.explain.grad_cam import grad_cam
-from icda.explain.margins import (
-    adjusted_margins,
-    augmentation_strength,
-    margin_figures,
-    margins,
-    sample_strengths,
-    strength_figures,
-)
-from icda.explain.passes import balanced_sample, named_split, run_pass, subsample, variance_figures
 from icda.explain.pictures import data_uri, has_pictures, heat_overlay, pixels_of, require_pictures, show_samples
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
@@ -67,24 +57,24 @@ def explain_run(
             raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
         if part in PICTURE_PARTS:
             require_pictures(task, part)
-    named_split(task, split)
+    measures.named_split(task, split)
     explanations: dict[str, Any] = {"split": split}
     if "margins" in parts:
         explanations["margins"] = _explain_margins(task, networks, method, split)
     if "gradcam" in parts:
         explanations["gradcam"] = gradcam_gallery(task, networks[0], split, gradcam, seed)
     if {"strengths", "tied", "counterfactuals", "variances"} & set(parts):
-        seen = run_pass(method, networks, task.train, subsample(task.train, STRENGTH_SAMPLES, seed))
-        strength = sample_strengths(method, seen)
+        seen = measures.run_pass(method, networks, task.train, measures.subsample(task.train, STRENGTH_SAMPLES, seed))
+        strength = measures.sample_strengths(method, seen)
         if "strengths" in parts:
             counted = {"split": "train", "samples": len(seen), "of": len(task.train)}
-            explanations["strengths"] = strength_figures(strength, seen.targets) | counted
+            explanations["strengths"] = measures.strength_figures(strength, seen.targets) | counted
         if "tied" in parts:
             explanations["tied"] = _list_tied(TiedSamples.of(task, seen, strength, top))
         if "variances" in parts:
-            explanations["variances"] = variance_figures(seen, history)
+            explanations["variances"] = measures.variance_figures(seen, history)
         if "counterfactuals" in parts:
-            samples, lam = TiedSamples.of(task, seen, strength, counterfactuals), augmentation_strength(method)
+            samples, lam = TiedSamples.of(task, seen, strength, counterfactuals), measures.augmentation_strength(method)
             explanations["counterfactuals"] = counterfactual_gallery(networks[0], samples, lam, seed)
     return explanations
 
@@ -95,10 +85,10 @@ def allowed_parts(parts: Sequence[str], task: Task) -> list[str]:
 
 
 def _explain_margins(task: Task, networks: Sequence[FeatureClassifier], method: Method, split: str) -> dict[str, Any]:
-    seen = run_pass(method, networks, named_split(task, split))
-    values = margins(seen.logits, seen.targets)
-    figures = margin_figures(values, seen.targets, task.num_classes, seen.groups)
-    adjusted = adjusted_margins(method, seen)
+    seen = measures.run_pass(method, networks, measures.named_split(task, split))
+    values = measures.margins(seen.logits, seen.targets)
+    figures = measures.margin_figures(values, seen.targets, task.num_classes, seen.groups)
+    adjusted = measures.adjusted_margins(method, seen)
     if adjusted is not None:
         finite = adjusted[torch.isfinite(adjusted)]
         figures["adjusted"] = {
@@ -130,8 +120,8 @@ def _tie(tied: TiedSamples, number: int) -> dict[str, Any]:
 
 def gradcam_gallery(task: Task, network: FeatureClassifier, split_name: str, count: int, seed: int) -> dict[str, Any]:
     """Heat of the predicted class on `count` samples, spread over groups or classes: the same ones for every model."""
-    split = named_split(task, split_name)
-    positions = balanced_sample(split, count, seed)
+    split = measures.named_split(task, split_name)
+    positions = measures.balanced_sample(split, count, seed)
     batch = split.batch(positions)
     maps = grad_cam(network, batch.inputs)
     pixels, shares = pixels_of(split, batch.inputs), maps.centre_share

@@ -3,8 +3,6 @@
 Names that need an optional package are imported when they are first asked for.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

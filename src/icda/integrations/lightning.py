@@ -1,7 +1,5 @@
 """Losses of icda in a LightningModule of your own: one loss, one callback."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -81,10 +79,7 @@ class RobustCallback(_lightning.Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         _tapped_loss(pl_module)
         if not math.isfinite(trainer.estimated_stepping_batches):
-            raise InputError(
-                "RobustCallback needs to know how long training will be, got a Trainer without an end: "
-                "give it max_epochs or max_steps."
-            )
+            raise InputError("RobustCallback needs a Trainer with an end: give it max_epochs or max_steps.")
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         done = trainer.global_step / max(1, trainer.estimated_stepping_batches)

@@ -1,7 +1,5 @@
 """Models of timm, torchvision and their likes behind the one face: without its head a forward gives the features."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn
@@ -72,9 +70,7 @@ def load_torchvision(name: str, num_classes: int, channels: int = 3, **options: 
     # torchvision comes with timm, so one extra serves both.
     models = require("torchvision.models", "timm", "torchvision models")
     if channels != 3:
-        raise InputError(
-            f"torchvision models take RGB images, got {channels} channel(s): repeat the channel in the data."
-        )
+        raise InputError(f"torchvision models take RGB images, got {channels} channel(s): repeat the channel.")
     return from_torch(models.get_model(name, **options), num_classes).train()
 
 
@@ -132,9 +128,7 @@ def join(encoder: Headless, head: nn.Linear) -> FeatureClassifier:
 def unwrap(model: nn.Module) -> nn.Module:
     """The module inside DistributedDataParallel and torch.compile; DataParallel's copies cannot be followed."""
     if isinstance(model, nn.DataParallel):
-        raise InputTypeError(
-            "features cannot be followed into nn.DataParallel's copies: use DistributedDataParallel (torchrun)."
-        )
+        raise InputTypeError("features cannot be followed into nn.DataParallel: use DistributedDataParallel.")
     inner = model.module if isinstance(model, DistributedDataParallel) else getattr(model, "_orig_mod", model)
     assert isinstance(inner, nn.Module)
     return model if inner is model else unwrap(inner)

@@ -1,7 +1,5 @@
 """The one face every model has: an encoder, a linear head, and both of their outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A generator of images of given classes, and the discriminator that judges them: the two halves of a conditional GAN."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -41,10 +39,7 @@ class ConditionalGenerator(nn.Module):
 
 
 class ConditionalDiscriminator(nn.Module):
-    """Images to a logit for being real (N,) and logits for their class (N, C), from shared features.
-
-    With `codes` the second tensor has so many further columns. Without `spectral` no layer's slope is bounded.
-    """
+    """Images to a logit for being real (N,) and logits for their class (N, C), with `codes` further columns."""
 
     def __init__(
         self,

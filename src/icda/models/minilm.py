@@ -11,17 +11,8 @@ from torch import Tensor, nn
 from icda.data.tokens import Tokeniser
 from icda.errors import InputError
 from icda.extras import require
+from icda.models import encoders
 from icda.models.base import FeatureClassifier, mean_of_tokens
-from icda.models.encoders import (
-    ENCODERS,
-    Frozen,
-    Kind,
-    TextEncoder,
-    check_kind,
-    load_pretrained,
-    load_text_encoder,
-    version_of,
-)
 from icda.models.huggingface import huggingface_config
 from icda.models.registry import MODELS
 from icda.models.tokenisers import TOKENISERS, load_tokeniser
@@ -33,12 +24,12 @@ LAYERS = 6
 CPU_BATCH = 32
 
 
-@ENCODERS.register("minilm")
-def minilm(kind: Kind, image_size: int | None = None) -> TextEncoder:
+@encoders.ENCODERS.register("minilm")
+def minilm(kind: encoders.Kind, image_size: int | None = None) -> encoders.TextEncoder:
     """all-MiniLM-L6-v2: a text, cut to 256 tokens, to a sentence embedding of 384 and length 1 (extra: encoders)."""
     folder = _folder()
-    check_kind("minilm", "text", kind)
-    return load_text_encoder(folder, "minilm", version_of(PACKAGE), MAX_TOKENS, normalise=True)
+    encoders.check_kind("minilm", "text", kind)
+    return encoders.load_text_encoder(folder, "minilm", encoders.version_of(PACKAGE), MAX_TOKENS, normalise=True)
 
 
 class MeanPooled(nn.Module):
@@ -89,7 +80,7 @@ def trainable_minilm(
     has gradients of gradients and forward-mode derivatives; "sdpa" has no advantage on a CPU while dropout is on.
     """
     options = {"attn_implementation": attention, "add_pooling_layer": False}
-    network, _ = load_pretrained(_folder(), "minilm", "input_ids", **options)
+    network, _ = encoders.load_pretrained(_folder(), "minilm", "input_ids", **options)
     encoder = MeanPooled(network.float(), frozen_layers)
     return FeatureClassifier(encoder, nn.Linear(int(network.config.hidden_size), num_classes))
 
@@ -104,7 +95,7 @@ def minilm_top3(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureC
 def minilm_frozen(num_classes: int, input_shape: tuple[int, ...] = ()) -> FeatureClassifier:
     """MiniLM of which only the head is trained."""
     model = trainable_minilm(num_classes, input_shape)
-    return FeatureClassifier(Frozen(model.encoder), model.head)
+    return FeatureClassifier(encoders.Frozen(model.encoder), model.head)
 
 
 @TOKENISERS.register("minilm", "minilm_top3", "minilm_frozen")

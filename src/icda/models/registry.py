@@ -1,7 +1,5 @@
 """Model names, and the one function that turns a name into a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

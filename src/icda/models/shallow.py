@@ -1,7 +1,5 @@
 """Models without a download that train in seconds: mlp and linear for numbers, bag_of_words for texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

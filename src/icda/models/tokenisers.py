@@ -1,7 +1,5 @@
 """Which tokeniser a model reads texts with, and whether it reads texts at all."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,9 +38,7 @@ def read_by(task: Task, model: str, max_length: int | None = None) -> Task:
             f"{', '.join(TOKENISERS)}, or hf:PATH_OR_ID of a sequence classifier."
         )
     if max_length is not None and not is_text:
-        raise InputError(
-            f"max_length is {max_length}, but the samples of task {task.name!r} are no texts: leave it out."
-        )
+        raise InputError(f"max_length is {max_length}, but the samples of task {task.name!r} are no texts.")
     return task if tokeniser is None else with_tokeniser(task, tokeniser, max_length)
 
 
@@ -56,9 +52,7 @@ def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = No
 
     def exchanged(source: Source) -> TextArray:
         if not isinstance(source, TextArray):
-            raise InputTypeError(
-                f"task {task.name!r} keeps its texts in a {type(source).__name__}, expected a TextArray to tokenise."
-            )
+            raise InputTypeError(f"task {task.name!r} has texts in a {type(source).__name__}, expected a TextArray.")
         if id(source) not in tokenised:
             tokenised[id(source)] = source.with_tokeniser(tokeniser, max_length)
         return tokenised[id(source)]
@@ -84,10 +78,7 @@ def load_tokeniser(target: str, vocabulary: int, positions: int | None = None) -
     """The tokeniser saved beside a Hugging Face model whose embedding has `vocabulary` rows."""
     pretrained = load_pretrained_tokeniser(target)
     if len(pretrained) > vocabulary:
-        raise InputError(
-            f"the tokeniser of {target} knows {len(pretrained)} tokens, its model only {vocabulary}: they are no pair. "
-            "Save the model's own tokeniser beside it."
-        )
+        raise InputError(f"the tokeniser of {target} knows {len(pretrained)} tokens, its model {vocabulary}: no pair.")
     # Truncation is a setting inside a fast tokeniser: two threads (a loader's and the trainer's) must take turns.
     lock = threading.Lock()
 

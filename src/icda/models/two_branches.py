@@ -1,7 +1,5 @@
 """An encoder whose last block stands there twice: a shared trunk and two branches."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

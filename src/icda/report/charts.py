@@ -1,7 +1,5 @@
 """Small charts as inline SVG: complete without a script, told apart by more than colour."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -114,7 +112,7 @@ class Series:
     spread: Sequence[float | None] = ()
 
 
-def line_chart(title: str, lines: Sequence[Series], percent: bool, x_label: str = "Epoch") -> Markup:
+def line_chart(title: str, lines: Sequence[Series], percent: bool) -> Markup:
     """Lines with a legend below; at each x all values can be read off by pointing at them."""
     known = [(x, y) for line in lines for x, y in line.points if y is not None]
     xs, ys = [x for x, _ in known], [y for _, y in known]
@@ -123,11 +121,11 @@ def line_chart(title: str, lines: Sequence[Series], percent: bool, x_label: str 
     frame = Frame(x_range, (y_ticks[0], y_ticks[-1]))
     x_ticks = [x for x in ticks(*x_range, whole=True) if x_range[0] <= x <= x_range[1]]
     parts = frame.up(y_ticks, [number(y, percent) for y in y_ticks])
-    parts += frame.across(x_ticks, [f"{x:g}" for x in x_ticks], x_label)
+    parts += frame.across(x_ticks, [f"{x:g}" for x in x_ticks], "Epoch")
     for position, line in enumerate(lines):
         parts += _paths(frame, line.points, f"series-{position % STYLES}")
-    parts += _bands(frame, lines, percent, x_label)
-    return join([plot(title, _describe(lines, percent, x_label), parts), _legend([line.label for line in lines])])
+    parts += _bands(frame, lines, percent)
+    return join([plot(title, _describe(lines, percent), parts), _legend([line.label for line in lines])])
 
 
 def _legend(labels: Sequence[str]) -> Markup:
@@ -140,7 +138,7 @@ def _legend(labels: Sequence[str]) -> Markup:
     return element("ul", *entries, class_="legend")
 
 
-def _bands(frame: Frame, lines: Sequence[Series], percent: bool, x_label: str) -> list[Markup]:
+def _bands(frame: Frame, lines: Sequence[Series], percent: bool) -> list[Markup]:
     """Invisible columns to point at, each with all values at its x."""
     values: dict[float, list[str]] = {}
     for line in lines:
@@ -156,7 +154,7 @@ def _bands(frame: Frame, lines: Sequence[Series], percent: bool, x_label: str) -
     bands = []
     for x, (start, end) in zip(xs, itertools.pairwise(edges), strict=True):
         place = {"x": f"{start:.1f}", "y": TOP, "width": f"{end - start:.1f}", "height": f"{frame.bottom - TOP:.0f}"}
-        bands.append(element("rect", **place, class_="hit", data_tip="\n".join([f"{x_label} {x:g}", *values[x]])))
+        bands.append(element("rect", **place, class_="hit", data_tip="\n".join([f"Epoch {x:g}", *values[x]])))
     return bands
 
 
@@ -171,13 +169,13 @@ def _paths(frame: Frame, points: Sequence[Point], style: str) -> Iterator[Markup
             yield stroke(f"line {style}", *places)
 
 
-def _describe(lines: Sequence[Series], percent: bool, x_label: str) -> str:
-    sentences, unit = [], x_label.lower()
+def _describe(lines: Sequence[Series], percent: bool) -> str:
+    sentences = []
     for line in lines:
         known = [(x, y) for x, y in line.points if y is not None]
         (x0, y0), (x1, y1) = known[0], known[-1]
         first, last = number(y0, percent, 3), number(y1, percent, 3)
-        sentences.append(f"{line.label} goes from {first} at {unit} {x0:g} to {last} at {unit} {x1:g}.")
+        sentences.append(f"{line.label} goes from {first} at epoch {x0:g} to {last} at epoch {x1:g}.")
     return " ".join(sentences)
 
 
@@ -256,10 +254,7 @@ def _short(name: str) -> str:
 
 
 def histogram(title: str, edges: Sequence[float], rows: Sequence[Sequence[float]], tokens: str, x_label: str) -> Markup:
-    """Bars of the samples of all classes, one row of `rows` a class, between `edges`; a line marks zero.
-
-    `tokens` are the classes' filter tokens in the order of the rows.
-    """
+    """Bars of all classes' samples, a row of `rows` each, between `edges`; `tokens` are the classes' filter tokens."""
     widths = sorted({len(row) for row in rows})
     if not rows or widths != [len(edges) - 1] or len(edges) < 2:
         wanted = f"{len(edges)} edges need {max(len(edges) - 1, 1)} counts in every class's row"

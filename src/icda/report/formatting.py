@@ -1,7 +1,5 @@
 """How figures are called and written, and how far they may be off because the test set is finite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

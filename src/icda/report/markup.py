@@ -1,7 +1,5 @@
 """HTML that cannot forget to escape, where all is text unless it is `Markup`; and the page around it, in one file."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import importlib.resources
@@ -120,10 +118,7 @@ def style_sheet(style: str) -> str:
 
 
 def content_policy(style: str, script: str, connect: bool = False) -> str:
-    """Nothing may load or run but this very script and style, even if some text slipped through unescaped.
-
-    With `connect` the script may talk to the server that the page came from.
-    """
+    """Nothing may load or run but this script and style; with `connect` the script may talk to its own server."""
     style, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
     own = f"script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:"
     own += "; connect-src 'self'" if connect else ""

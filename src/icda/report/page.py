@@ -1,7 +1,5 @@
 """The report: one HTML file that needs nothing beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results and explanations from where runs left them: folders, result.json files, ledgers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mean ± standard deviation over seeds, a row for each task, method and way it was run."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Names of the files in a run's folder, and files that are whole or not there."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

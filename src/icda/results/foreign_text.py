@@ -1,7 +1,5 @@
 """Text that somebody else wrote (class names, file names, cells of a table), on its way to a spreadsheet or a terminal."""
 
-from __future__ import annotations
-
 import csv
 import re
 import unicodedata

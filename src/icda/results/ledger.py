@@ -1,7 +1,5 @@
 """Results as rows of a CSV file: what was run, on what, and what came out."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping
@@ -74,8 +72,7 @@ def write_ledger(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(ordered)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.getvalue().encode())
+    write_atomically(path, text.getvalue().encode(), new_folder=True)
 
 
 def read_rows(path: Path, *needed: str) -> list[dict[str, str]]:

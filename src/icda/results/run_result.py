@@ -48,6 +48,16 @@ for _name in ("__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem"
     setattr(JsonRecord, _name, _refuse)
 
 
+def _described(description: str, default: Any = None) -> Any:
+    """A field that a record may lack, such as one of an older version or one read from a ledger."""
+    return field(default=default, metadata={"description": description})
+
+
+def _inline(description: str, prefix: str | bool = True) -> Any:
+    """A field whose entries stand among the others in JSON, behind a prefix if there is one."""
+    return field(default_factory=dict, metadata={"description": description, "inline": prefix})
+
+
 @dataclass(frozen=True, eq=False)
 class EpochRecord(JsonRecord):
     """Figures of one epoch. In JSON the method's own figures and those of the validation split stand among the others.
@@ -60,21 +70,17 @@ class EpochRecord(JsonRecord):
     """
 
     epoch: int = field(metadata={"description": "number of the epoch, from 0"})
-    stage: str = field(default="train", metadata={"description": "name of the method's stage"})
-    train_loss: float | None = field(default=None, metadata={"description": "mean loss over the training samples"})
-    train_accuracy: float | None = field(
-        default=None,
-        metadata={"description": "accuracy while training; null for a method without one answer per sample"},
+    stage: str = _described("name of the method's stage", "train")
+    train_loss: float | None = _described("mean loss over the training samples")
+    train_accuracy: float | None = _described(
+        "accuracy while training; null for a method without one answer per sample"
     )
-    learning_rate: float | None = field(default=None, metadata={"description": "learning rate of the last step"})
-    figures: Mapping[str, Figure] = field(
-        default_factory=dict, metadata={"description": "figures of the method itself", "inline": True}
+    learning_rate: float | None = _described("learning rate of the last step")
+    figures: Mapping[str, Figure] = _inline("figures of the method itself")
+    validation: Mapping[str, float | None] = _inline(
+        "figures of the validation split, where the task has one", VALIDATION
     )
-    validation: Mapping[str, float | None] = field(
-        default_factory=dict,
-        metadata={"description": "figures of the validation split, where the task has one", "inline": VALIDATION},
-    )
-    seconds: float | None = field(default=None, metadata={"description": "seconds the epoch took"})
+    seconds: float | None = _described("seconds the epoch took")
 
     def as_dict(self) -> dict[str, Any]:
         *before, seconds = [entry.name for entry in fields(self) if "inline" not in entry.metadata]
@@ -87,9 +93,7 @@ class EpochRecord(JsonRecord):
         if isinstance(values, EpochRecord):
             return values
         if not isinstance(values, Mapping):
-            raise InputError(
-                f"epoch {number} of the history is a {type(values).__name__}, expected its figures by name."
-            )
+            raise InputError(f"epoch {number} of the history is a {type(values).__name__}, expected figures by name.")
         own = {entry.name for entry in fields(cls) if "inline" not in entry.metadata}
         parts: dict[str, dict[str, Any]] = {"own": {"epoch": number}, "figures": {}, "validation": {}}
         for name, value in values.items():
@@ -101,11 +105,6 @@ class EpochRecord(JsonRecord):
 Fact: TypeAlias = str | int | Mapping[str, str] | None
 # Rises when a field goes or changes its meaning; then `_migrate` reads the older ones. New fields do not raise it.
 SCHEMA_VERSION = 1
-
-
-def _described(description: str) -> Any:
-    """A field that a result may lack, such as one of an older version or one read from a ledger."""
-    return field(default=None, metadata={"description": description})
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +139,7 @@ class RunResult(JsonRecord):
     selected_epoch: int | None = _described("epoch whose model was evaluated; only in a training's result")
     history: Sequence[EpochRecord] | None = _described("one record for each epoch; only in a training's result")
     seconds: float | None = _described("seconds the whole run took; only in a training's result")
-    others: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"description": "fields of another version", "inline": True}
-    )
+    others: Mapping[str, Any] = _inline("fields of another version")
 
     def metric(self, name: str) -> float | None:
         """A metric that is one number; None if it was not measured."""

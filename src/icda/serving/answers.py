@@ -1,7 +1,5 @@
 """What a person answered: a table of samples with their group and, where it was wrong, their label."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence
@@ -89,9 +87,7 @@ def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
         if answer.label:
             if answer.label not in known:
                 hint = did_you_mean(answer.label, known)
-                raise InputError(
-                    f"{origin}: {data.names[row]!r} is said to be {answer.label!r}, which is no class. {hint}"
-                )
+                raise InputError(f"{origin}: {data.names[row]!r} is said to be {answer.label!r}, no class. {hint}")
             labels[row] = known[answer.label]
     if all(is_missing(group) for group in groups.tolist()):
         return replace(data, labels=labels.astype(data.labels.dtype))

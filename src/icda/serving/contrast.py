@@ -26,6 +26,7 @@ MOST = 20_000  # of a lot that columns are compared by
 LEAST = 0.4  # standard deviations between two means from which a property is named
 SHOWN = 4  # words, columns or properties
 LOOKED_AT = 40  # samples of each lot
+WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['\u2019](?=[^\W\d_])){2,}")  # "wasn't" is one
 SIDE = 64  # pixels to which pictures are reduced before they are measured
 # A property's name where it is larger in the first lot, and where it is smaller.
 PROPERTIES = {
@@ -130,17 +131,13 @@ def columns_in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> li
         if gap < 0 and data.reads.table is not None and is_share:
             continue  # the level that is rarer for it says the same again
         if name in dates:
-            said, word = " beside ".join(str(_day(mean)) for mean in means), "later" if gap > 0 else "earlier"
+            days = (date(1970, 1, 1) + timedelta(days=round(mean)) for mean in means)  # as they are encoded
+            said, word = " beside ".join(map(str, days)), "later" if gap > 0 else "earlier"
         else:
             said = " beside ".join(f"{100 * mean:.0f} %" if is_share else f"{mean:.4g}" for mean in means)
             word = "higher" if gap > 0 else "lower"
         shown.append((name, f"{word} ({said})"))
     return shown
-
-
-def _day(days: float) -> date:
-    """Days since 1970, as a table's dates are encoded."""
-    return date(1970, 1, 1) + timedelta(days=round(days))
 
 
 def picture_properties(path: Path) -> list[float]:
@@ -168,7 +165,7 @@ def differing_texts(first: Sequence[str], second: Sequence[str]) -> str:
     >>> differing_texts(["a fine book", "the book"], ["a film", "the film"])
     'book'
     """
-    counts = [Counter(word for text in texts for word in set(_words(text))) for texts in (first, second)]
+    counts = [Counter(word for text in texts for word in set(WORD.findall(text.lower()))) for texts in (first, second)]
     score = {
         word: np.log((count + 0.5) / (len(first) + 1)) - np.log((counts[1][word] + 0.5) / (len(second) + 1))
         for word, count in counts[0].items()
@@ -187,7 +184,3 @@ def differing_columns(first: np.ndarray, second: np.ndarray, names: Sequence[str
     gaps = np.where(spread > 0, gaps, np.sign(first.mean(0) - second.mean(0)))
     order = np.argsort(-np.abs(gaps), kind="stable")[:SHOWN]
     return [(names[k], float(gaps[k])) for k in order if abs(gaps[k]) >= LEAST]
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W\d_](?:[^\W\d_]|['\u2019](?=[^\W\d_])){2,}", text.lower())  # "wasn't" is one word

@@ -1,7 +1,5 @@
 """A model for other programs: one ONNX graph from inputs to logits, or its weights as safetensors."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 from icda.data.augmentation import Normaliser
 from icda.errors import InputError, OperationError
 from icda.extras import require
+from icda.models.base import mean_of_tokens
 from icda.models.encoders import ImageEncoder, TextEncoder
 from icda.results.files import write_atomically
 from icda.serving.head import HeadModel
@@ -50,9 +49,8 @@ class PooledText(nn.Module):
         self.network, self.normalise, self.head = network, normalise, head
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        hidden = self.network(input_ids=input_ids, attention_mask=attention_mask)
-        kept = attention_mask.unsqueeze(2).to(hidden.dtype)
-        means = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
+        tokens = {"input_ids": input_ids, "attention_mask": attention_mask}
+        means = mean_of_tokens("the encoder", tokens, lambda *_: self.network(**tokens))
         logits: Tensor = self.head(nn.functional.normalize(means) if self.normalise else means)
         return logits
 
@@ -76,10 +74,7 @@ def export_onnx(model: Model, path: Path) -> Path:
     encoder's tokeniser makes them; or `features` (N, A).
     """
     if model.reads.table is not None:
-        raise InputError(
-            "this model reads a table with words, dates or empty cells, which an ONNX graph does not take: use icda.load, "
-            "or fit to a table of numbers alone."
-        )
+        raise InputError("an ONNX graph does not take words, dates or empty cells of a table: use icda.load.")
     for package in ("onnx", "onnxscript"):
         require(package, "onnx", "ONNX files")
     module, inputs = _graph(model)
@@ -92,7 +87,8 @@ def export_onnx(model: Model, path: Path) -> Path:
             tuple(inputs.values()),
             input_names=list(inputs),
             output_names=["logits"],
-            dynamic_shapes=_wrapped(module, shapes),
+            # torch.export names shapes by the arguments of forward; those behind a star are one argument.
+            dynamic_shapes=(shapes,) if isinstance(module, Answering) else shapes,
             opset_version=OPSET,
             dynamo=True,
             verbose=False,
@@ -186,8 +182,3 @@ def _head_graph(model: HeadModel) -> tuple[nn.Module, dict[str, Tensor]]:
 
 def _tokens() -> dict[str, Tensor]:
     return {"input_ids": torch.ones(2, 8, dtype=torch.long), "attention_mask": torch.ones(2, 8, dtype=torch.long)}
-
-
-def _wrapped(module: nn.Module, shapes: tuple[dict[int, Any], ...]) -> Any:
-    """torch.export names shapes by the arguments of forward; those behind a star are one argument."""
-    return (shapes,) if isinstance(module, Answering) else shapes

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,49 +13,32 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from icda.data.embedding import Features, Samples, embed, read_samples
+from icda.data.embedding.run import Progress
 from icda.data.embedding.samples import Columns
 from icda.data.missing import is_missing
+from icda.data.own import table as tables
 from icda.data.own.encoding import kind_of
 from icda.data.own.feature_files import NAMES, LabelledFeatures, read_feature_file
-from icda.data.own.table import (
-    ATTRIBUTE,
-    GROUP,
-    IMAGE,
-    LABEL,
-    NUMBERED_SPLITS,
-    SPLIT,
-    SPLIT_WORDS,
-    TEXT,
-    listed,
-    read_table,
-)
 from icda.errors import ExistingFileError, InputError, MissingFileError
 from icda.models.encoders import DEFAULTS, create_encoder
 from icda.results.files import read_json, write_atomically
 from icda.serving.folder import SOURCE
-from icda.serving.reads import Reads
+from icda.serving.model import Reads, check_finite
 
 FILES = (".npz", ".parquet", ".npy")
 AMBIGUOUS = 2  # columns of numbers beside texts or paths from which the user is asked what is meant
 EMBEDDED = "features.npz"
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; the same command keeps what was done."
 ADVICE = "A model learns from examples of each class: put the images of each into a folder of its own."
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Columns):
     """What the user named; the rest is guessed from common names."""
 
-    features: str | None = None
-    labels: str | None = None
-    names: str | None = None
-    groups: str | None = None
-    columns: Columns = field(default_factory=Columns)
     encoder: str | None = None
     image_size: int | None = None
     table: bool = False  # whether a .csv with a column of texts or paths is a table of features all the same
-    where: tuple[str, ...] = ()  # rows of a file to keep, each "name=value"
     skip_unreadable: bool = False
     allow_outside: bool = False
 
@@ -104,8 +86,8 @@ def read_fit_data(
     """Features of a file as they are; those of images and texts are made, and kept in the model's folder."""
     if not path.exists():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
-    if path.is_file() and (asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked.columns)):
-        data = _from_file(path, asked)
+    if path.is_file() and (asked.table or path.suffix.lower() in FILES or not has_raw_inputs(path, asked)):
+        data = of_features(read_feature_file(path, replace(asked, encode=True)), asked, path, path.suffix)
     else:
         data = _from_inputs(path, asked, folder, overwrite, progress)
     if data.groups is not None and data.groups.astype(str).tolist() == data.labels.astype(str).tolist():
@@ -119,15 +101,17 @@ def read_fit_data(
 def _from_inputs(path: Path, asked: Asked, folder: Path, overwrite: bool, progress: Progress | None) -> FitData:
     if asked.where:
         raise InputError(f"--where goes with a file of features or numbers; {path} has images or texts: leave it out.")
-    samples = read_samples(path, asked.columns, allow_outside=asked.allow_outside, advice=ADVICE)
+    samples = read_samples(path, asked, allow_outside=asked.allow_outside, advice=ADVICE)
     assert samples.labels is not None
-    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
+    test = None if samples.splits is None else tables.held_out_rows(np.array(samples.splits), str(path))
     check_classes(np.array(samples.labels), test, path)  # before hours of embedding
     encoder = create_encoder(asked.encoder, samples.kind, asked.image_size)
     made = embed_once(samples, encoder, folder / EMBEDDED, asked.skip_unreadable, overwrite, progress)
-    samples = _kept(samples, made)
-    test = None if samples.splits is None else held_out_rows(np.array(samples.splits), str(path))
-    width, size, label = made.features.shape[1], encoder.image_size, asked.columns.labels
+    if len(made.skipped):
+        gone = set(map(str, made.skipped))
+        samples = samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])
+    test = None if samples.splits is None else tables.held_out_rows(np.array(samples.splits), str(path))
+    width, size, label = made.features.shape[1], encoder.image_size, asked.labels
     reads = Reads(
         samples.kind, width, made.encoder, made.encoder_version, size, samples.column, label=label, group=asked.groups
     )
@@ -151,12 +135,12 @@ def has_raw_inputs(path: Path, columns: Columns) -> bool:
     """Whether a table names images or texts; else its columns of numbers are the features."""
     if columns.image is not None or columns.text is not None:
         return True
-    table = read_table(path)
-    found = [table.find(role, None, usual) for role, usual in (("image", IMAGE), ("text", TEXT))]
+    table = tables.read_table(path)
+    found = [table.find(role, None, usual) for role, usual in (("image", tables.IMAGE), ("text", tables.TEXT))]
     raw = next((name for name in found if name is not None), None)
     if raw is None:
         return False
-    answers = {*LABEL, *GROUP, *ATTRIBUTE, *SPLIT, *NAMES}
+    answers = {*tables.LABEL, *tables.GROUP, *tables.ATTRIBUTE, *tables.SPLIT, *NAMES}
     numbers = [
         name
         for name, cells in table.columns.items()
@@ -167,7 +151,7 @@ def has_raw_inputs(path: Path, columns: Columns) -> bool:
     if len(numbers) >= AMBIGUOUS:
         option = "--image-column" if raw == found[0] else "--text-column"
         raise InputError(
-            f"{path} has a column {raw!r} and {len(numbers)} columns of numbers ({listed(numbers)}): which is it? "
+            f"{path} has a column {raw!r} and {len(numbers)} columns of numbers ({tables.listed(numbers)}): which is it? "
             f"{option} {raw} fits a model of that column alone; --table fits one of all columns, and leaves {raw!r} out if "
             "it is free text."
         )
@@ -212,72 +196,25 @@ def as_floats(X: np.ndarray) -> np.ndarray:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32 if X.dtype == np.float16 else np.float64)
 
 
-def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Path | str) -> None:
-    """Refuse NaN and infinity by their place."""
-    finite = np.isfinite(features)
-    if finite.all():
-        return
-    row, place = (int(number) for number in np.argwhere(~finite)[0])
-    named = columns is not None and len(columns) == features.shape[1]
-    where = (
-        f" (counted from 0), column {columns[place]!r}" if columns and named else f", column {place} (counted from 0)"
-    )
-    rows = int((~finite.all(1)).sum())
-    raise InputError(
-        f"{path}: the features of {rows} of {len(features)} rows hold NaN or infinite values, the first in row "
-        f"{row}{where}: fill or drop them."
-    )
-
-
-def held_out_rows(splits: np.ndarray, origin: str) -> np.ndarray | None:
-    """Which rows are of the test split; None if none is, or all are.
-
-    >>> held_out_rows(np.array(["train", "test"]), "a.csv").tolist(), held_out_rows(np.array([0, 1, 2]), "a.npz").tolist()
-    ([False, True], [False, False, True])
-    """
-    test = np.array([split == "test" for split in split_names(splits, origin)])
-    return test if test.any() and not test.all() else None
-
-
-def split_names(splits: np.ndarray, origin: str) -> list[str]:
-    """The split of each row by the name that icda has for it.
-
-    Of 0 and 1 alone, 1 might be the test: refused. One number for all rows is what `--where split=0` leaves.
-
-    >>> split_names(np.array(["Training", "val"]), "a.csv"), split_names(np.array([0, 1, 2]), "a.npz")
-    (['train', 'validation'], ['train', 'validation', 'test'])
-    """
-    words = [str(value).strip().lower() for value in splits.tolist()]
-    known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words or len(set(words)) == 1 else {})}
-    strange = next((word for word in words if word not in known), None)
-    if strange is not None:
-        raise InputError(
-            f"{origin}: the split {strange!r} is not understood (expected train, validation, test, or 0, 1 and 2): rename "
-            "it, or the column if it means something else."
-        )
-    return [known[word] for word in words]
-
-
-def _from_file(path: Path, asked: Asked) -> FitData:
-    named = Columns(labels=asked.labels, groups=asked.groups, features=asked.features, names=asked.names)
-    found = read_feature_file(path, replace(named, where=asked.where, encode=True))
+def of_features(found: LabelledFeatures, asked: Asked, path: Path | str, suffix: str) -> FitData:
+    """The data of a file, or of a data frame."""
     labels = np.asarray(found.labels)
     if found.class_names is not None and len(labels) and 0 <= labels.min() <= labels.max() < len(found.class_names):
         labels = found.class_names[labels]
     if labels.dtype == object:
         labels = labels.astype(str)
     names = range(len(labels)) if found.names is None else found.names
-    test = None if found.splits is None else held_out_rows(found.splits, str(path))
+    test = None if found.splits is None else tables.held_out_rows(found.splits, str(path))
     # The labels of an .npy are another file: those of these rows, and of no others that the model is judged on later.
-    reads = replace(_reads(found), label=None if path.suffix.lower() == ".npy" else asked.labels, group=asked.groups)
-    reads = replace(reads, table=found.plan)
+    label = None if suffix.lower() == ".npy" else asked.labels
+    reads = replace(_reads(found), label=label, group=asked.groups, table=found.plan)
     features = as_floats(np.asarray(found.features))
     check_finite(features, found.columns, path)
     if labels.ndim == 1:
         check_classes(labels, test, path)
     groups = None if found.groups is None else known_groups(np.asarray(found.groups), path)
     return FitData(
-        features, labels, [str(name) for name in names], reads, None, groups, test, found.notes, suffix=path.suffix
+        features, labels, [str(name) for name in names], reads, None, groups, test, found.notes, suffix=suffix
     )
 
 
@@ -306,14 +243,6 @@ def _reads(found: LabelledFeatures) -> Reads:
     return Reads(kind, width, encoder, version, size, column, array=found.array)
 
 
-def _kept(samples: Samples, made: Features) -> Samples:
-    """Without the inputs that could not be read."""
-    if not len(made.skipped):
-        return samples
-    gone = set(map(str, made.skipped))
-    return samples.only([row for row, name in enumerate(samples.ids) if str(name) not in gone])
-
-
 def write_source(path: Path, folder: Path, data: Path, asked: Asked) -> None:
     """Note in a file the place of the data, as seen from the model's folder, and what their columns mean."""
     place = os.path.relpath(data.expanduser().resolve(), folder.resolve())
@@ -327,9 +256,10 @@ def read_source(folder: Path) -> tuple[Path, Asked]:
         raise MissingFileError(f"{folder} does not say which data it was fitted to: give the data instead.")
     noted = read_json(path)
     try:
-        known = TypeAdapter(Asked).validate_python(noted["asked"])
+        asked = noted["asked"]  # an earlier icda had the columns of images and texts in a place of their own
+        known = TypeAdapter(Asked).validate_python({**asked.get("columns", {}), **asked})
         data = (folder / str(noted["data"])).resolve()
-    except (KeyError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} was not written by this icda ({error}): give the data instead.") from error
     if not any(data.is_relative_to(near.resolve()) for near in (Path.cwd(), folder.parent)):
         raise InputError(f"{path} names {data}, neither here nor beside the model: give the data instead.")

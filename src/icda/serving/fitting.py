@@ -1,10 +1,8 @@
 """`icda fit`: audit, fit the head that the audit recommends, and see what it brought."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,8 @@ from icda.data.missing import is_missing
 from icda.data.own.table import crossed_groups
 from icda.errors import ExistingFileError, InputError
 from icda.heads.blocks import BlockRows
-from icda.results.claims import OWNER, claimed
+from icda.results.claims import OWNER, claimed, renewed, settle
 from icda.results.files import write_page
-from icda.results.renewal import renewed, settle
 from icda.serving.fit_data import EMBEDDED, FitData
 from icda.serving.folder import PAGE, WRITTEN
 from icda.serving.head import HeadModel
@@ -57,11 +54,6 @@ class Fitted:
         return given is not None and any(is_missing(value) for value in given)
 
     @property
-    def can_be_asked(self) -> bool:
-        """Whether a page of questions can be written: for a head on features, yes."""
-        return isinstance(self.model, HeadModel)
-
-    @property
     def unseen(self) -> float | None:
         """Of the training samples, the share that plain models get right which had not seen them."""
         ties = self.audit.ties
@@ -76,7 +68,7 @@ class Fitted:
             "found": self.audit.summary,
             "treatment": self.treatment,
             "C": self.C,
-            "trial": self.trial.as_dict(),
+            "trial": asdict(self.trial),
             "samples": len(self.audit),
             "class_counts": dict(zip(self.audit.class_names, self.audit.imbalance.counts, strict=True)),
             "groups": self.data.reads.group,
@@ -117,9 +109,7 @@ def check_out(folder: Path, overwrite: bool, allowed: Collection[str] = ()) -> N
         kept = (EMBEDDED, f"{EMBEDDED}.part", OWNER, *allowed)
         others = [entry.name for entry in folder.iterdir() if entry.name not in kept]
         if not overwrite and any(not name.endswith(".part") or not name.startswith(".") for name in others):
-            raise ExistingFileError(
-                f"{folder} is not empty: choose another --out, or --overwrite what icda wrote there."
-            )
+            raise ExistingFileError(f"{folder} is not empty: use another --out, or --overwrite what icda wrote there.")
 
 
 def write_fitted(fitted: Fitted, folder: Path, page: str, beside: Callable[[Path], None] | None = None) -> None:
@@ -192,9 +182,7 @@ def _trial(
     chosen: list[str] = []  # by the audits of parts of the samples
 
     def way(name: str) -> Answer:
-        def answer(
-            known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None = None
-        ) -> np.ndarray:
+        def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None) -> np.ndarray:
             head = fit_named(name, known, labels, seed, given)
             chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)

@@ -1,7 +1,5 @@
 """The model folder: facts as JSON, weights as safetensors. Nothing in it can run code."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -14,8 +12,8 @@ from safetensors import numpy as safetensors
 
 from icda.errors import InputError, MissingFileError
 from icda.limits import LARGEST_FACTS, LARGEST_WEIGHTS, read_small
+from icda.results.claims import place_of
 from icda.results.files import write_atomically
-from icda.results.renewal import place_of
 
 FACTS = "model.json"
 WEIGHTS = "weights.safetensors"
@@ -47,9 +45,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no safetensors file, or it is damaged ({error}).") from error
     if facts.get(DIGEST) not in (None, hashlib.sha256(content).hexdigest()):  # an earlier icda wrote no digest
-        raise InputError(
-            f"{path} is damaged, or of another model: its SHA-256 is not the one in {FACTS}. Copy both again, or fit again."
-        )
+        raise InputError(f"{path} is damaged, or of another model: its SHA-256 is not the one in {FACTS}. Copy both.")
     return facts, weights
 
 

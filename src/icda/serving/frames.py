@@ -1,18 +1,17 @@
 """`icda fit` from Python, on a data frame."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from icda.data.own.encoding import encode_table, encoding_notes, feature_names, frame_cells, plan_columns
+from icda.data.own.encoding import frame_cells
+from icda.data.own.feature_files import encoded
 from icda.errors import InputError
 from icda.registry import did_you_mean
-from icda.serving.fit_data import FitData, check_classes, check_finite, known_groups
+from icda.serving.fit_data import Asked, of_features
 from icda.serving.fitting import Fitted, fit_model
 from icda.serving.head_fit import AUTO
-from icda.serving.reads import Reads
 
 
 def fit_frame(frame: Any, label: str, groups: str | None = None, method: str = AUTO, seed: int = 0) -> Fitted:
@@ -36,19 +35,9 @@ def fit_frame(frame: Any, label: str, groups: str | None = None, method: str = A
             raise InputError(f"the data frame has no column {name!r}: {did_you_mean(name, known)}")
     used = [name for name in frame.columns if name not in (label, groups)]
     if strange := [name for name in used if not isinstance(name, str)]:
-        raise InputError(
-            f"columns need names that are texts, got {strange[0]!r}: frame.columns = frame.columns.map(str)."
-        )
-    cells = frame_cells(frame, used)
-    plan, dropped = plan_columns(cells, np.ones(len(frame), dtype=bool))
-    if not plan:
-        raise InputError(f"no column can be used beside {label!r}.")
-    features, columns = encode_table(cells, plan), feature_names(plan)
-    check_finite(features, columns, "the data frame")
-    y = np.asarray(frame[label].tolist())
-    check_classes(y, None, "the data frame")
-    given = None if groups is None else known_groups(np.array(frame[groups].tolist(), dtype=object), "the data frame")
-    reads = Reads("features", len(columns), columns=columns, label=label, group=groups, table=plan)
-    names = [str(name) for name in frame.index]
-    notes = tuple(encoding_notes(plan, dropped))
-    return fit_model(FitData(features, y, names, reads, None, given, None, notes, suffix=".csv"), method, seed)
+        raise InputError(f"columns need names that are texts, got {strange[0]!r}: frame.columns.map(str).")
+    found = encoded(frame_cells(frame, used), None, None, "the data frame")
+    given = None if groups is None else np.array(frame[groups].tolist(), dtype=object)
+    rows: Any = {"labels": np.asarray(frame[label].tolist()), "names": np.asarray(frame.index), "groups": given}
+    asked = Asked(labels=label, groups=groups)
+    return fit_model(of_features(replace(found, **rows), asked, "the data frame", ".csv"), method, seed)

@@ -1,7 +1,5 @@
 """A linear head on features, with the encoder that made them: what `icda fit` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,10 +10,9 @@ import numpy as np
 from icda.data.embedding import Samples, encode_rows
 from icda.errors import InputError
 from icda.limits import LARGEST_NAMES, LONGEST_NAME
-from icda.results.renewal import renewed
+from icda.results.claims import renewed
 from icda.serving.folder import FACTS, WEIGHTS, WRITTEN, read_model, write_model
-from icda.serving.model import REMEDY, Answers, Model
-from icda.serving.reads import Reads
+from icda.serving.model import REMEDY, Answers, Model, Reads
 
 BATCH = 32
 Label = str | int | float | bool
@@ -95,9 +92,8 @@ def load_head(folder: Path, allow_hub: bool = False) -> HeadModel:
         numbers = range(len(classes))
         if not isinstance(points_to, list) or not all(type(k) is int and k in numbers for k in points_to):
             raise InputError(f"{origin}: shortcut_points_to must be numbers of classes.")
-        shortcut = ShortcutReader(
-            *_layer(weights, "shortcut_", len(points_to), reads.width, folder), np.array(points_to)
-        )
+        weight, bias = _layer(weights, "shortcut_", len(points_to), reads.width, folder)
+        shortcut = ShortcutReader(weight, bias, np.array(points_to))
     known = facts.get("facts")
     return HeadModel(classes, coef, intercept, reads, shortcut, known if isinstance(known, dict) else {})
 
@@ -118,9 +114,7 @@ def _classes(values: object, origin: str) -> np.ndarray:
     return np.array(values)
 
 
-def _layer(
-    weights: Mapping[str, np.ndarray], prefix: str, rows: int, width: int, folder: Path
-) -> tuple[np.ndarray, np.ndarray]:
+def _layer(weights: Mapping[str, np.ndarray], prefix: str, rows: int, width: int, folder: Path) -> list[np.ndarray]:
     """Weight and bias of a linear layer, of the right shapes and finite."""
     layer = []
     for name, shape in ((f"{prefix}coef", (rows, width)), (f"{prefix}intercept", (rows,))):
@@ -131,4 +125,4 @@ def _layer(
         if not np.isfinite(value).all():
             raise InputError(f"{folder / WEIGHTS}: {name} holds NaN or infinite values.")
         layer.append(value)
-    return layer[0], layer[1]
+    return layer

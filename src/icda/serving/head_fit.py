@@ -1,7 +1,5 @@
 """Heads for `icda fit`: the one that the audit recommends, or one by name, in memory and over blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +30,7 @@ from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import LinearHead, fit_head
 from icda.registry import did_you_mean
 from icda.serving.head import HeadModel, ShortcutReader
-from icda.serving.reads import Reads
+from icda.serving.model import Reads
 
 AUTO = "auto"
 PLAIN = "ce"  # what one would train without a look at the data
@@ -75,9 +73,7 @@ def check_method(name: str) -> str:
     known = (AUTO, *get_args(LossName))
     if name not in known:
         hint = did_you_mean(name, known)
-        raise InputError(
-            f"--method is {name!r}: {hint}Known: {', '.join(known)}; with --train any of `icda list methods`."
-        )
+        raise InputError(f"--method is {name!r}: {hint}Known: {', '.join(known)}; for --train see `icda list methods`.")
     return name
 
 

@@ -1,13 +1,12 @@
 """What a person wants to know of a fit first, in a sentence each; for the page and for the terminal."""
 
-from __future__ import annotations
-
 import math
 import shlex
 
 from icda.report.formatting import percent as plain_percent
 from icda.serving.fitting import Fitted
 from icda.serving.folder import QUESTIONS
+from icda.serving.head import HeadModel
 from icda.serving.trial import Trial
 
 SAME = 0.005  # shares that differ by less are called the same
@@ -28,7 +27,8 @@ def headline(fitted: Fitted) -> str:
     where = "With every group counted alike"
     if not trial.are_known:
         where = "Where the shortcut says nothing about the class (every suspected group counted alike)"
-    said = f"{where}, this model is right in {percent(after[0])} of the cases ({_range(after[1:])})"
+    share, low, high = after
+    said = f"{where}, this model is right in {percent(share)} of the cases ({100 * low:.0f} to {100 * high:.0f})"
     if trial.before is None or trial.before.alike is None:
         return f"{said}; on samples like yours in {percent(trial.after.accuracy)}."
     return f"{said}, a plain one in {percent(trial.before.alike[0])}. {price(trial)}"
@@ -87,7 +87,7 @@ def next_step(fitted: Fitted, folder: str) -> tuple[str, str]:
     """What to do now, and the command for it."""
     predict = shlex.join(["icda", "predict", folder, new_data(fitted), "--out", "predictions.csv"])
     is_settled = fitted.data.groups is not None or any(fitted.data.answered)
-    if is_settled or not fitted.can_be_asked:
+    if is_settled or not isinstance(fitted.model, HeadModel):  # of a network there is no page of questions
         return "Next, predict new samples and check some of them by hand:", predict
     ask = shlex.join(["icda", "ask", folder, "--serve"])
     if fitted.audit.verdicts["shortcut"].answer == "no":
@@ -104,10 +104,6 @@ def new_data(fitted: Fitted) -> str:
     if kind == "features":
         return f"new{fitted.data.suffix or '.npz'}"
     return {"image": "new_photos", "text": "new_texts.csv"}[kind]
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f}"
 
 
 def percent(share: float) -> str:

@@ -14,22 +14,20 @@ from icda.data.embedding import Samples, read_samples
 from icda.data.embedding.samples import Columns
 from icda.data.missing import is_missing
 from icda.data.own.feature_files import LabelledFeatures, column_names, read_feature_file
-from icda.data.own.table import LABEL, crossed_groups, natural_order, read_table
+from icda.data.own.table import LABEL, crossed_groups, natural_order, read_table, split_names
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
 from icda.methods import resolve_method
 from icda.metrics import evaluate_predictions
 from icda.metrics.figures import FEWEST
 from icda.results import RunResult
-from icda.serving.fit_data import split_names
+from icda.serving.fit_data import FILES
 from icda.serving.head import HeadModel
 from icda.serving.model import Model, check_features, load
 from icda.serving.network import NetworkModel
-from icda.serving.reads import Reads
 from icda.training.environment import describe_environment
 
 ADVICE = "Without labels there is nothing to judge: `icda predict` takes images in any folders."
-SUFFIXES = (".npz", ".npy", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def judge_data(
 
 def _group_column(path: Path, model: Model, given: str | None, say: Callable[[str], None]) -> str | None:
     """The column of groups: the named one, which must be there, else that of the fit if the data have it."""
-    remembered = _columns(model)[1]
+    remembered = model.reads.group
     if given is not None and path.is_dir():
         raise InputError(f"{path} is a folder, which has no column {given!r}: give a table of its images with one.")
     if given is not None or remembered is None:
@@ -115,8 +113,8 @@ def _group_column(path: Path, model: Model, given: str | None, say: Callable[[st
 
 
 def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Labelled:
-    column, _, marked = _columns(model)
-    if path.is_file() and (path.suffix.lower() in SUFFIXES or model.reads.kind == "features"):
+    column, marked = _label_column(model), model.config.split_column if isinstance(model, NetworkModel) else None
+    if path.is_file() and (path.suffix.lower() in FILES or model.reads.kind == "features"):
         return _read_features(path, model, origin, group)
     if path.is_file():  # other classes are the commoner mistake: name them before other columns
         table = read_table(path)
@@ -134,39 +132,21 @@ def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str
 def _read_features(path: Path, model: Model, origin: str, group: str | None) -> Labelled:
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
-    column, _, _ = _columns(model)
     reads = model.reads
-    fitted = None if reads.table else reads.columns
-    wanted = Columns(labels=column, groups=group, fitted=fitted, array=reads.array, plan=reads.table)
-    found = read_feature_file(path, wanted)
+    found = read_feature_file(path, reads.asked(labels=_label_column(model), groups=group))
     reads.check_made_alike(found.embedding, path)
     splits = None if found.splits is None else split_names(found.splits, str(path))
-    labels = _checked(_class_labels(found, model, path), model, origin)
-    features, groups = _own_columns(found, reads, path), None
+    labels, groups = _checked(_class_labels(found, model, path), model, origin), None
     if found.groups is not None:
         groups = crossed_groups(labels, _known_groups(found.groups.tolist(), path))[0]
-    return Labelled(labels, features, groups, splits)
+    return Labelled(labels, np.asarray(found.features), groups, splits)
 
 
 def _known_groups(values: Sequence[Any], path: Path) -> list[str]:
     missing = sum(is_missing(value) or value == "" for value in values)
     if missing:
-        raise InputError(
-            f"{path}: the group of {missing} of {len(values)} samples is not known: fill in or drop those rows."
-        )
+        raise InputError(f"{path}: the group of {missing} of {len(values)} samples is not known: fill in or drop them.")
     return [str(value) for value in values]
-
-
-def _own_columns(found: LabelledFeatures, reads: Reads, path: Path) -> np.ndarray:
-    """The features in the order of the fit."""
-    features, wanted = np.asarray(found.features), reads.columns
-    if found.columns is None or wanted is None or features.ndim != 2 or len(found.columns) != features.shape[1]:
-        return features
-    places = {name: place for place, name in enumerate(found.columns)}
-    missing = [name for name in wanted if name not in places]
-    if missing:
-        raise InputError(f"{path} lacks the column {missing[0]!r} of numbers, which the model was fitted to.")
-    return features[:, [places[name] for name in wanted]]
 
 
 def _class_labels(found: LabelledFeatures, model: Model, path: Path) -> list[str]:
@@ -214,12 +194,9 @@ def _groups(labelled: Labelled, kept: np.ndarray) -> tuple[list[str], torch.Tens
     return names, torch.tensor(here)
 
 
-def _columns(model: Model) -> tuple[str | None, str | None, str | None]:
-    if not isinstance(model, NetworkModel):
-        label = model.reads.label
-        is_file = label is not None and label.lower().endswith(".npy")  # an earlier icda kept the path of the fit
-        return None if is_file else label, model.reads.group, None
-    return model.config.label_column, model.config.group_column, model.config.split_column
+def _label_column(model: Model) -> str | None:
+    label = model.reads.label
+    return None if label is not None and label.lower().endswith(".npy") else label  # an earlier icda kept such a path
 
 
 def _class_counts(model: Model) -> list[int] | None:

@@ -1,7 +1,5 @@
 """A trained network with the method's own way of answering: what `icda train` leaves in its folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +23,7 @@ from icda.models.base import evaluating
 from icda.models.hub import hub
 from icda.models.tokenisers import tokeniser_of
 from icda.results.files import MODEL
-from icda.serving.model import Answers, Model
-from icda.serving.reads import Reads
+from icda.serving.model import Answers, Model, Reads
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict
 from icda.training.evaluation import EVALUATION_BATCH
@@ -54,7 +51,7 @@ class NetworkModel(Model):
         if self.reads.kind != "features":
             raise InputError(f"this network reads {self.reads.kind}s, not features: give a list of {self.reads.kind}s.")
         values = torch.from_numpy(np.ascontiguousarray(features)).float()
-        return self._answer([values[part] for part in _batches(range(len(values)))], np.ones(len(values), dtype=bool))
+        return self._answer(values.split(EVALUATION_BATCH) if len(values) else (), np.ones(len(values), dtype=bool))
 
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
         chosen = [samples.inputs[row] for row in rows]
@@ -65,31 +62,29 @@ class NetworkModel(Model):
         else:
             assert self.images is not None
             source = self.images([Path(path) for path in chosen])
-            kept = _readable(source) if skip_unreadable else kept  # else the source names all broken files at once
+            if skip_unreadable:  # else the source names all broken files at once
+                broken = set(find_unreadable(source.paths, source.decode))
+                kept = np.array([path not in broken for path in source.paths])
         readable = torch.from_numpy(kept.nonzero()[0])
-        return self._answer((source.fetch(readable[part]) for part in _batches(range(len(readable)))), kept)
+        return self._answer(map(source.fetch, readable.split(EVALUATION_BATCH) if len(readable) else ()), kept)
 
     @torch.no_grad()
     def _answer(self, batches: Iterable[Inputs], kept: np.ndarray) -> Answers:
         features: list[Tensor] = [torch.empty(0, self.networks[0].feature_dim)]
         logits: list[Tensor] = [torch.empty(0, len(self.classes))]
         towards: list[Tensor | None] = []
+        unbiased = getattr(self.method, "found", {}).get("no_shortcut")
         own_rule = type(self.method).predict is not Method.predict
         with evaluating(*self.networks, self.method):
             for inputs in batches:
                 output = self.networks[0](inputs)
                 features.append(output.features.float())
                 logits.append((self.method.predict(self.networks, inputs) if own_rule else output.logits).float())
-                towards.append(self._points_to(inputs))
+                # What the method's biased networks see; nothing where they showed no sign of a shortcut.
+                towards.append(None if unbiased else self.method.shortcut_answers(self.networks, inputs))
         pointed = [part for part in towards if part is not None]
         points_to = torch.cat(pointed).numpy() if pointed else None
         return Answers(torch.cat(features).numpy(), torch.cat(logits).numpy(), kept, points_to)
-
-    def _points_to(self, inputs: Inputs) -> Tensor | None:
-        """What the method's biased networks see; nothing where they showed no sign of a shortcut."""
-        if getattr(self.method, "found", {}).get("no_shortcut"):
-            return None
-        return self.method.shortcut_answers(self.networks, inputs)
 
 
 def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
@@ -112,7 +107,9 @@ def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
     load_state(method, state["method"], "method state", path)
     size = setup.input_shape[1] if kind == "image" else None
     width = setup.input_shape[0] if kind == "features" else setup.feature_dim
-    reads = Reads(kind, width, image_size=size, column=config.text_column or config.image_column)  # type: ignore[arg-type]
+    named = {"column": config.text_column or config.image_column}
+    named |= {"label": config.label_column, "group": config.group_column}
+    reads = Reads(kind, width, image_size=size, **named)  # type: ignore[arg-type]
     config = TrainConfig(**{**vars(config), "model": name})
     classes, counts = np.array(state["class_names"]), torch.as_tensor(setup.class_counts).tolist()
     return NetworkModel(classes, reads, config, networks, method, setup.input_shape, counts, images, tokeniser)
@@ -121,25 +118,17 @@ def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
 def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]:
     """The kind of inputs, the model's name, and how image files are prepared."""
     if (config.model or "").startswith(PREFIX):
-        raise OperationError(
-            f"the network of this run was given in Python ({config.model}) and has no name: make it again yourself, and "
-            f"load its weights from {MODEL}."
-        )
+        raise OperationError(f"the network of this run was made in Python ({config.model}): make it again.")
     if config.data is not None:
-        name = config.model or _default_model(config, setup)
         if len(setup.input_shape) == 3:
+            name = config.model or "resnet20"
             return "image", name, lambda paths: ImageFiles(paths, setup.input_shape[1], flip=False, cache_bytes=0)
+        # Texts and features both have one number as their shape.
+        name = config.model or ("mlp" if str(config.data).lower().endswith(".npz") else "bag_of_words")
         return "features" if tokeniser_of(name) is None else "text", name, None
     # The task says how its pixels are standardised; that much of its data must be there.
     task = create_task(config.task, config.root, config.data_seed)
     return task.input_kind, config.model or task.default_model, _like(task.test.source)
-
-
-def _default_model(config: TrainConfig, setup: Setup) -> str:
-    """What the tasks of a user's own data take; texts and features both have one number as their shape."""
-    if len(setup.input_shape) == 3:
-        return "resnet20"
-    return "mlp" if str(config.data).lower().endswith(".npz") else "bag_of_words"
 
 
 def _like(source: object) -> Images | None:
@@ -152,27 +141,12 @@ def _like(source: object) -> Images | None:
         size = source.size if isinstance(source, ImageFiles) else int(source.images.shape[1])
         normaliser = source.normaliser
         if len(normaliser.mean) != 3:
-            return _grey(normaliser.mean, normaliser.std)
+            return _refuse_grey
         return lambda paths: ImageFiles(
             paths, size, normaliser.mean, normaliser.std, crop_padding=0, flip=False, cache_bytes=0
         )
     return None
 
 
-def _grey(mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
-    def refuse(paths: Sequence[Path]) -> ImageFiles:
-        raise OperationError(
-            f"the run was trained on images of {len(mean)} channel(s), image files are read as RGB: use the networks "
-            "themselves, icda.load(folder).networks."
-        )
-
-    return refuse
-
-
-def _readable(source: ImageFiles) -> np.ndarray:
-    broken = set(find_unreadable(source.paths, source.decode))
-    return np.array([path not in broken for path in source.paths])
-
-
-def _batches(rows: range) -> list[slice]:
-    return [slice(first, first + EVALUATION_BATCH) for first in range(0, len(rows), EVALUATION_BATCH)]
+def _refuse_grey(paths: Sequence[Path]) -> ImageFiles:
+    raise OperationError("the run was trained on grey images, files are read as RGB: use icda.load(folder).networks.")

@@ -1,7 +1,5 @@
 """`icda fit --train`: the trainer trains the network end to end, by default with the method that decides for itself."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -48,10 +46,7 @@ def fit_network(
     say: Say | None = None,
     view: ProgressView | None = None,
 ) -> Fitted:
-    """Audit the embedded samples, train, and judge the test split, which the trainer cuts where the data name none.
-
-    `compare` trains a plain network too.
-    """
+    """Audit the embedded samples, train (a plain network too, to `compare`), and judge the test split, named or cut."""
     if data.samples is None:
         raise InputError("--train needs images or texts, and these are features: leave --train out to fit a head.")
     say = say or (lambda _: None)

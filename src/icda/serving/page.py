@@ -1,7 +1,5 @@
 """The page of `icda fit`: the result at a glance; then what was found, done and brought, what to check, how to use it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +39,9 @@ CHECKED = ("check", "labels")
 
 def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     """One self-contained page."""
-    audited = {**fitted.audit.as_dict(SHOWN), **_exhibits(fitted)}
+    audited, samples = fitted.audit.as_dict(SHOWN), fitted.data.training.samples
+    if samples is not None:
+        audited["exhibits"] = collect_exhibits(fitted.audit, show_inputs(samples))
     # What was done and what came of it stands there once; the audit's own advice may have been another, and what it
     # expects was estimated with its own heads.
     audited["treatment"] = {}
@@ -55,11 +55,6 @@ def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     ]
     title = f"A classifier of {len(fitted.model.classes)} classes from {data}"
     return framed(title, "icda fit", parts, vocabulary_of(audited))
-
-
-def _exhibits(fitted: Fitted) -> dict[str, Any]:
-    samples = fitted.data.training.samples
-    return {} if samples is None else {"exhibits": collect_exhibits(fitted.audit, show_inputs(samples))}
 
 
 def _first_screen(fitted: Fitted, folder: str) -> list[Markup]:
@@ -159,7 +154,13 @@ def _found(fitted: Fitted, audited: Mapping[str, Any]) -> list[Markup]:
     if fitted.data.skipped:
         said.append(element("p", f"{len(fitted.data.skipped)} unreadable files were left out.", class_="note"))
     said += [element("p", note, class_="note") for note in fitted.data.notes]
-    return [*said, element("p", _other_figures(fitted), class_="note")]
+    # Other heads and, where there is a test split, other samples.
+    which = "the same samples" if fitted.data.test is None else f"the {len(fitted.audit)} training samples"
+    words = (
+        f"Figures of the audit, to be opened below, are about {which} and come from plain heads of the audit, each asked "
+        "about samples it has not seen: they say what a plain model would do."
+    )
+    return [*said, element("p", words, class_="note")]
 
 
 def _folds(parts: Mapping[str, tuple[str, Markup]], places: tuple[str, ...]) -> list[Markup]:
@@ -175,7 +176,8 @@ def _brought(fitted: Fitted) -> list[Markup]:
     trial = fitted.trial
 
     def row(line: TrialLine) -> list[object]:
-        return [line.name, line.which, line.after.samples, _share(line.before), _share(line.after)]
+        before = "" if line.before is None else percent(line.before.accuracy)
+        return [line.name, line.which, line.after.samples, before, percent(line.after.accuracy)]
 
     header = ["", "Which", "Samples", "Plain training", "This model"]
     caption = f"Shares that are right; judged: {trial.held_out}"
@@ -216,19 +218,6 @@ def _group_table(fitted: Fitted) -> Markup:
     kind = "group" if fitted.trial.are_known else "suspected group"
     caption = f"Every {kind}, that is class and attribute, with its 95 % interval{more}"
     return element("div", table(caption, ["Group", "Samples", "Plain training", "This model"], rows), id="groups")
-
-
-def _share(part: JudgedPart | None) -> str:
-    return "" if part is None else percent(part.accuracy)
-
-
-def _other_figures(fitted: Fitted) -> str:
-    """Why figures of the audit are others: other heads, and where there is a test split, other samples."""
-    which = "the same samples" if fitted.data.test is None else f"the {len(fitted.audit)} training samples"
-    return (
-        f"Figures of the audit, to be opened below, are about {which} and come from plain heads of the audit, each asked "
-        "about samples it has not seen: they say what a plain model would do."
-    )
 
 
 def _checks(fitted: Fitted, audited: Mapping[str, Any]) -> Markup:

@@ -1,8 +1,6 @@
 """New inputs from the folders and files that people have them in, and a file of what a model says of each."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,23 +9,18 @@ from typing import Any
 import numpy as np
 
 from icda.data.embedding import Samples, read_samples
-from icda.data.embedding.features import member_names, read_arrays
+from icda.data.embedding.run import Progress
 from icda.data.embedding.samples import Columns
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.encoding import encode_table, parquet_cells
-from icda.data.own.feature_files import EMBEDDING, NAMES, features_array, features_column, map_array
-from icda.data.own.parquet import ParquetTable, open_parquet, read_column
+from icda.data.own.feature_files import NAMES, column_names, read_feature_file
 from icda.data.own.table import IMAGE, TEXT, CsvTable, read_table
 from icda.errors import InputError, MissingFileError
 from icda.registry import did_you_mean
 from icda.results.files import replacing_text
 from icda.results.foreign_text import write_csv
-from icda.serving.fit_data import check_finite
-from icda.serving.model import Model, check_features, probabilities_of
-from icda.serving.reads import Reads
+from icda.serving.fit_data import FILES
+from icda.serving.model import Model, Reads, check_features, probabilities_of
 
-NAMED = 5  # missing columns that a message lists
-Progress = Callable[[int, int], None]  # inputs done, inputs in all
 POINTS_TO, DISAGREE = "shortcut_points_to", "disagree"
 
 
@@ -45,20 +38,20 @@ class NewData:
 
 def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside: bool = False) -> NewData:
     """Inputs of the kind that the model reads; `column` names that of paths, texts, or a file's array of features."""
+    described = f"{reads.width} features" if reads.kind == "features" else f"{reads.kind}s"
     if path.is_dir():
         if reads.kind != "image":
-            raise InputError(f"{path} is a folder, and the model reads {_described(reads)}: give a file of those.")
+            raise InputError(f"{path} is a folder, and the model reads {described}: give a file of those.")
         return _from_samples(read_samples(path, unlabelled=True, allow_outside=allow_outside), "path")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         if reads.kind != "image":
-            raise InputError(f"{path} is an image, and the model reads {_described(reads)}.")
+            raise InputError(f"{path} is an image, and the model reads {described}.")
         return _from_samples(Samples("image", [path], [path.name]), "path")
-    readers = {".npz": _from_npz, ".npy": _from_npy, ".parquet": _from_parquet}
-    if suffix in readers:
-        return readers[suffix](path, reads, column)
+    if reads.kind == "features" or suffix in FILES:
+        return _features(path, reads, None if suffix in (".csv", ".npy") else column)
     return _from_table(read_table(path), reads, column, allow_outside)
 
 
@@ -68,12 +61,6 @@ def _from_samples(samples: Samples, id_name: str) -> NewData:
 
 def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside: bool) -> NewData:
     ids = table.find("name", None, NAMES)
-    if reads.kind == "features":
-        names = _wanted_columns(reads, list(table.columns), table.path)
-        named = None if ids is None or ids in names else np.array(table.columns[ids], dtype=object)
-        if reads.table is not None:
-            return _rows(encode_table(table.columns, reads.table), reads, table.path, named)
-        return _rows(np.stack([_numbers(table, name) for name in names], 1), reads, table.path, named)
     usual = TEXT if reads.kind == "text" else IMAGE
     if column is None and reads.column in table.columns:
         column = reads.column
@@ -93,84 +80,23 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
     return NewData(list(table.columns[ids]), "id", samples)
 
 
-def _from_npz(path: Path, reads: Reads, column: str | None) -> NewData:
-    members = member_names(path)
-    name = column or features_array(path, members, reads.array)
-    if name not in members:
-        raise InputError(f"{path} has no array {name!r}: {did_you_mean(name, members)}It has {', '.join(members)}.")
-    ids = next((known for known in NAMES if known in members), None)
-    arrays = read_arrays(path, [part for part in (name, ids, *EMBEDDING) if part])
-    reads.check_made_alike(arrays, path)
-    return _rows(arrays[name], reads, path, arrays.get(ids) if ids else None)
-
-
-def _from_npy(path: Path, reads: Reads, column: str | None) -> NewData:
-    return _rows(np.asarray(map_array(path)), reads, path)
-
-
-def _from_parquet(path: Path, reads: Reads, column: str | None) -> NewData:
-    with open_parquet(path) as file:
-        schema = file.schema_arrow
-    known = list(schema.names)
-    if column is not None and column not in known:
+def _features(path: Path, reads: Reads, column: str | None) -> NewData:
+    """Features of a file, read as those of the fit."""
+    if column is not None and column not in (known := column_names(path)):
         raise InputError(f"{path} has no column {column!r}: {did_you_mean(column, known)}It has {', '.join(known)}.")
-    listed = column or features_column(schema)
-    own = column is None and reads.columns is not None and all(name in known for name in reads.columns)
-    names = [listed] if listed is not None and not own else _wanted_columns(reads, known, path)
-    ids = next((name for name in NAMES if name in known and name not in names), None)
-    if reads.table is not None and listed is None:
-        features = encode_table(parquet_cells(path, names), reads.table)
-    else:
-        table = ParquetTable(path, names, None)
-        features = table.in_memory().features
-        check_finite(features, tuple(table.features), path)
-    named = None if ids is None else np.array(read_column(path, ids).to_pylist(), dtype=object)
-    return _rows(features, reads, path, named)
-
-
-def _rows(features: np.ndarray, reads: Reads, path: Path, names: np.ndarray | None = None) -> NewData:
+    named = {} if column is None else {"features": column, "array": None, "fitted": None, "plan": None}
+    found = read_feature_file(path, reads.asked(unlabelled=True, **named))
+    reads.check_made_alike(found.embedding, path)
+    features = found.features
+    if reads.columns is None and found.columns is not None and len(found.columns) == features.shape[1] > 1:
+        raise InputError(f"{path} is a table, and the model was fitted to an array of {reads.width}: use .npz.")
     if features.ndim != 2 or features.shape[1] != reads.width:
         raise InputError(f"{path} has features of shape {features.shape}, the model was fitted to (N, {reads.width}).")
     if not len(features):
         raise InputError(f"{path} has no rows: there is nothing to predict.")
-    features = check_features(features, reads)
-    if names is not None and names.shape == (len(features),):
-        return NewData([str(name) for name in names], "id", features)
-    return NewData([str(row) for row in range(len(features))], "row", features)
-
-
-def _wanted_columns(reads: Reads, known: list[str], path: Path) -> list[str]:
-    """The columns of the fit, all of them there."""
-    if reads.columns is None:
-        raise InputError(
-            f"{path} is a table, and the model was fitted to an array of {reads.width} features: use .npz."
-        )
-    wanted = reads.fitted_columns
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        hint = did_you_mean(missing[0], known)
-        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        raise InputError(
-            f"{path} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted to: "
-            f"{', '.join(missing[:NAMED])}{more}. {hint}".strip()
-        )
-    return wanted
-
-
-def _numbers(table: CsvTable, name: str) -> np.ndarray:
-    values = []
-    for cell, line in zip(table.columns[name], table.lines, strict=True):
-        try:
-            values.append(float(cell))
-        except ValueError as error:
-            raise InputError(
-                f"{table.path}, line {line}: column {name!r} holds {cell!r}, expected a number."
-            ) from error
-    return np.array(values)
-
-
-def _described(reads: Reads) -> str:
-    return f"{reads.width} features" if reads.kind == "features" else f"{reads.kind}s"
+    features = check_features(features, reads, path)
+    id_name, ids = ("row", range(len(features))) if found.names is None else ("id", found.names)
+    return NewData([str(name) for name in ids], id_name, features)
 
 
 @dataclass(frozen=True)
@@ -263,12 +189,6 @@ def predict_data(
     if np.isnan(probabilities[:, 0]).all():
         raise InputError(f"none of the {len(new)} inputs of {data} can be read: nothing to write.")
     return Predictions(new.ids, new.id_name, model.classes, probabilities, points_to)
-
-
-def count_labels(predictions: Predictions) -> Mapping[str, int]:
-    """How often each class was predicted, in the order of the classes."""
-    labels = predictions.labels
-    return {str(name): int((labels == name).sum()) for name in predictions.classes}
 
 
 def _plain(value: Any) -> Any:

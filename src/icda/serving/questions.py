@@ -1,11 +1,12 @@
-"""The page on which a person answers: two strips of samples per class, then one sample after the other."""
-
-from __future__ import annotations
+"""The page on which a person answers: two strips of samples per class, then one sample after the other; and its server."""
 
 import hashlib
 import importlib.resources
+import io
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from markupsafe import Markup
 
 from icda.auditing import Audit, Questions, ask
 from icda.auditing.exhibits import Show
+from icda.errors import InputError
+from icda.extras import require
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
-from icda.serving.answers import Answers, rows_of
+from icda.serving.answers import Answers, parse_answers, read_answers, rows_of, write_answers
 from icda.serving.contrast import differing_columns, in_words, show_inputs
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted
@@ -27,6 +30,12 @@ from icda.serving.folder import QUESTIONS
 FIRST, DOZEN = 24, 12
 STRIPS, TILES = 4, 6  # classes shown, and samples of each lot
 CELLS = 8  # columns of a table that are shown
+SUSPICIONS = {  # by what the audit answers about a shortcut
+    "yes": "A shortcut was found: something other than the class predicts most labels.",
+    "no": "No shortcut was found, but data alone cannot rule one out.",
+    "cannot tell": "There may be a shortcut: data alone cannot tell.",
+}
+SHARED = "On the right are samples that a plain model takes for another class. What do they share?"
 
 
 @dataclass(frozen=True)
@@ -111,15 +120,12 @@ class QuestionMaker:
                 "taken_for": str(taken_for),
                 "usual": tiles(usual),
                 "suspected": tiles(suspected),
-                "words": self._words(suspected, usual),
+                "words": f"Compared with the usual ones: {said}."
+                if (said := in_words(train, suspected, usual))
+                else "",
             }
             for label, usual, suspected, taken_for in found[:STRIPS]
         ]
-
-    def _words(self, suspected: np.ndarray, usual: np.ndarray) -> str:
-        """How the second strip differs from the first, in words."""
-        said = in_words(self.data.training, suspected, usual)
-        return f"Compared with the usual ones: {said}." if said else ""
 
     def _cells(self, asked: Questions) -> Any:
         """The columns of a table in which suspected and usual samples differ most."""
@@ -136,13 +142,10 @@ class QuestionMaker:
 def render_questions(
     maker: QuestionMaker, found: Audit, command: str, answers: Answers | None = None, token: str = ""
 ) -> str:
-    """One self-contained page about what an audit found; with a `token` it saves to the server that it came from.
-
-    Where labels may be wrong, a dozen of the most doubtful ones follow.
-    """
+    """One page about what an audit found, and doubtful labels; with a `token` it saves to the server it came from."""
     answers = answers or {}
     title = f"What do these {len(maker.data.training)} samples show?"
-    suspicion = suspicion_of(found.verdicts["shortcut"].answer)
+    suspicion = f"{SUSPICIONS[found.verdicts['shortcut'].answer]} {SHARED}"
     asked = maker.ask(answers, FIRST)
     cards = maker.cards(asked)
     if found.verdicts["label_noise"].answer != "no":
@@ -184,11 +187,76 @@ def _render(title: str, payload: Mapping[str, Any], connect: bool) -> str:
     )
 
 
-def suspicion_of(shortcut: str) -> str:
-    """One sentence on top of the page, by what the audit answers about a shortcut."""
-    why = {
-        "yes": "A shortcut was found: something other than the class predicts most labels.",
-        "no": "No shortcut was found, but data alone cannot rule one out.",
-        "cannot tell": "There may be a shortcut: data alone cannot tell.",
-    }[shortcut]
-    return f"{why} On the right are samples that a plain model takes for another class. What do they share?"
+LARGEST = 2**22  # bytes of answers
+ENOUGH = "More answers would change little: stop here, and fit again."
+HOST = "127.0.0.1"
+
+
+def make_app(maker: QuestionMaker, page: Callable[[Answers, str], str], out: Path, token: str) -> Any:
+    """The application: the page, `answers` to save, `next` to be asked more; nothing without the token."""
+    require("starlette", "serve", "icda ask --serve")
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    lock = threading.Lock()  # one save at a time
+
+    def known() -> dict[str, Any]:
+        return dict(read_answers(out)) if out.exists() else {}
+
+    def refused(request: Request, given: str | None) -> Response | None:
+        # Only this machine's own name: a page from elsewhere could make the browser ask for another that leads here.
+        host = request.headers.get("host", "").rpartition(":")[0]
+        if host not in (HOST, "localhost") or not secrets.compare_digest(given or "", token):
+            return PlainTextResponse("Open the address that icda ask printed.", 403)
+        return None
+
+    async def body(request: Request) -> bytes:
+        parts = bytearray()
+        async for part in request.stream():
+            parts += part
+            if len(parts) > LARGEST:
+                raise InputError("too much for answers.")
+        return bytes(parts)
+
+    def show(request: Request) -> Response:
+        if (no := refused(request, request.query_params.get("token"))) is not None:
+            return no
+        return HTMLResponse(
+            page(known(), token), headers={"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+        )
+
+    async def save(request: Request) -> Response:
+        if (no := refused(request, request.headers.get("x-token"))) is not None:
+            return no
+        try:
+            answers = parse_answers(io.StringIO((await body(request)).decode(), newline=""), "the answers")
+            with lock:
+                write_answers(out, answers)
+        except (InputError, UnicodeDecodeError) as error:
+            return PlainTextResponse(str(error), 400)
+        return JSONResponse({"saved": len(answers)})
+
+    def more(request: Request) -> Response:
+        if (no := refused(request, request.headers.get("x-token"))) is not None:
+            return no
+        asked = maker.ask(known(), DOZEN, str(out))
+        return JSONResponse({"enough": asked.enough, "told": ENOUGH, "questions": maker.cards(asked)})
+
+    routes = [Route("/", show), Route("/answers", save, methods=["POST"]), Route("/next", more, methods=["POST"])]
+    return Starlette(routes=routes)
+
+
+def serve(app: Any, port: int, say: Callable[[str], None], token: str) -> None:
+    """Serve on loopback until Ctrl-C."""
+    uvicorn = require("uvicorn", "serve", "icda ask --serve")
+
+    class Server(uvicorn.Server):  # type: ignore[name-defined]
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            for server in self.servers:
+                chosen = server.sockets[0].getsockname()[1]
+                say(f"Open http://{HOST}:{chosen}/?token={token}\nCtrl-C ends it; every answer is saved at once.")
+
+    Server(uvicorn.Config(app, host=HOST, port=port, log_level="warning", access_log=False)).run()

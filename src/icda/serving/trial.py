@@ -1,10 +1,8 @@
 """What a fit brought: heads judged on samples they have not seen, beside plain cross entropy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
@@ -90,9 +88,6 @@ class Trial:
     samples: int
     held_out: str  # in words: which samples were judged by heads that had not seen them
     are_known: bool = False  # whether the groups were given, not guessed
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def lines(self) -> list[TrialLine]:
         """Accuracy, the worst class and the worst group, known or suspected, as a table has them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
@@ -47,9 +47,7 @@ class TrainingResult(RunResult):
         (bbn) leaves a `FeatureClassifier`.
         """
         if self._find is None:
-            raise OperationError(
-                "this result was read from a file, which has no network: train again with resume=True."
-            )
+            raise OperationError("this result was read from a file, which has no network: train again, resume=True.")
         network = self._find()
         self._find = lambda: network
         return network
@@ -124,7 +122,12 @@ def train(
     check_names(settings, [entry.name for entry in fields(TrainConfig)], "train", "setting")
     settled = replace(config or TrainConfig(), **settings)
     given = {"validation": validation, "test": test, "metadata": metadata, "groups": groups, "collate_fn": collate_fn}
-    _check_given(given, train, task, model)
+    if train is None and (lonely := [name for name, value in given.items() if value is not None]):
+        raise InputError(f"{lonely[0]} belongs to a dataset to train on: give train= as well.")
+    if train is not None and task is not None:
+        raise InputError("train= and task= both say what to train on: give one of them.")
+    if train is not None and model is None:
+        raise InputError("train= needs model=, the network to train: an nn.Module, or a function that makes one.")
     judged, leaves_files = "test", True
     if train is not None:
         judged = next((name for name in ("test", "validation") if given[name] is not None), "train")
@@ -145,16 +148,6 @@ def train(
     if not leaves_files:
         result = replace(result, config={**(result.config or {}), "out": ""})
     return TrainingResult.of(result, (lambda: networks[0]) if networks else find)
-
-
-def _check_given(given: Mapping[str, Any], train: Any, task: Task | None, model: GivenModel | None) -> None:
-    """Refuse what leaves open, or says twice, what is trained on what."""
-    if train is None and (lonely := [name for name, value in given.items() if value is not None]):
-        raise InputError(f"{lonely[0]} belongs to a dataset to train on: give train= as well.")
-    if train is not None and task is not None:
-        raise InputError("train= and task= both say what to train on: give one of them.")
-    if train is not None and model is None:
-        raise InputError("train= needs model=, the network to train: an nn.Module, or a function that makes one.")
 
 
 def _track(rows: range, description: str) -> Any:

@@ -1,7 +1,5 @@
 """Where a result was made: versions, machine, commit."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -21,12 +19,15 @@ SOURCE = "src/icda/training/environment.py"  # where this file lies in icda's ow
 def describe_environment() -> dict[str, Fact]:
     """Plain facts that belong beside a number."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    info = Path("/proc/cpuinfo")
+    models = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.is_file() else []
+    processor = models[0].split(":", 1)[1].strip() if models else platform.processor()
     return {
         "icda": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
+        "processor": processor,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": device,
@@ -43,15 +44,6 @@ def code_hash(package: Path = Path(__file__).parents[1]) -> str:
     for path in sorted(package.rglob("*.py")):
         digest.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
 
 
 def _commit(file: Path = Path(__file__)) -> str | None:

@@ -1,7 +1,5 @@
 """One process of a run writes and speaks for all; the end of another is said in a sentence."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Runs of one recipe, each in a folder of its own: read if finished, continued if begun, several at the same time."""
 
-from __future__ import annotations
-
 import sys
 import time
 import traceback
@@ -81,7 +79,7 @@ def run_cells(configs: Sequence[TrainConfig], jobs: int, fresh: bool = False) ->
 def run_cell(config: TrainConfig, fresh: bool = False) -> CellOutcome:
     """Train one cell from where it stands, or anew if `fresh`. Another process on it is waited for."""
     folder = config.folder()
-    with claimed(folder, say=_say):
+    with claimed(folder, say=lambda words: print(printable(f"icda: {words}"), file=sys.stderr, flush=True)):
         earlier = None if fresh else finished_result(config)
         if earlier is not None and (folder / REPORT).exists():
             return CellOutcome(earlier)
@@ -93,10 +91,6 @@ def run_cell(config: TrainConfig, fresh: bool = False) -> CellOutcome:
             return CellOutcome(None, f"{type(error).__name__}: {error} (all of it: {folder / FAILURE})")
         (folder / FAILURE).unlink(missing_ok=True)
         return CellOutcome(result, seconds=time.perf_counter() - started if earlier is None else 0.0)
-
-
-def _say(sentence: str) -> None:
-    print(printable(f"icda: {sentence}"), file=sys.stderr, flush=True)
 
 
 def run_in_processes(

@@ -1,7 +1,5 @@
 """Groups that are known for some samples of a task: read off the others before training."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from dataclasses import replace

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from accelerate.utils import send_to_device
 from torch import Tensor, nn
 
 from icda.data.task import Task
@@ -39,10 +40,7 @@ class OwnModel:
         """A network of a run's own, as encoder and head."""
         count = num_networks(config.method)
         if isinstance(self.given, nn.Module) and count > 1:
-            raise InputError(
-                f"method {config.method!r} trains {count} networks, which must differ: give model a function that makes "
-                "one, such as its class."
-            )
+            raise InputError(f"method {config.method!r} trains {count} networks: give model a function that makes one.")
         made = self.given if isinstance(self.given, nn.Module) else self.given()
         if not isinstance(made, nn.Module):
             raise InputTypeError(f"model must be an nn.Module or a function that makes one, got {type(made).__name__}.")
@@ -120,7 +118,8 @@ def _is_transformers(module: nn.Module) -> bool:
 
 def _try_out(module: nn.Module, task: Task) -> tuple[Any, Tensor | None, str | None]:
     """Run two samples: these, the logits they got, and the path of the last linear layer, where those were seen."""
-    inputs = _like(task.train.source.fetch(task.train.rows[:2]), next(module.parameters(), None))
+    parameter = next(module.parameters(), torch.empty(0))
+    inputs = send_to_device(task.train.source.fetch(task.train.rows[:2]), parameter.device)
     with FeatureTap(module) as tap, evaluating(module), seeded(0):
         try:
             result = module(**inputs) if isinstance(inputs, dict) and _is_transformers(module) else module(inputs)
@@ -155,12 +154,6 @@ def _shapes(inputs: Any) -> str:
     if isinstance(inputs, dict):
         return "a dict of " + ", ".join(f"{name} {_shapes(value)}" for name, value in inputs.items())
     return str(tuple(inputs.shape)) if isinstance(inputs, Tensor) else f"a {type(inputs).__name__}"
-
-
-def _like(inputs: Any, parameter: Tensor | None) -> Any:
-    if isinstance(inputs, dict):
-        return {name: _like(value, parameter) for name, value in inputs.items()}
-    return inputs if parameter is None or not isinstance(inputs, Tensor) else inputs.to(parameter.device)
 
 
 def named(config: TrainConfig, model: OwnModel | None, task: Task | None) -> TrainConfig:

@@ -63,19 +63,15 @@ def learning_rate(config: TrainConfig, epoch: float, epochs: int, whole: int | N
     """
     rate = config.learning_rate
     if config.schedule == "step":
-        passed = sum(epoch >= _milestone_epoch(m, epochs, whole or epochs) for m in config.milestones)
-        rate *= config.decay**passed
+        whole = whole or epochs
+        given = [m if epochs == whole else round(m * epochs / whole) for m in config.milestones]
+        at = [round(m * epochs) if m < 1 else place for m, place in zip(config.milestones, given, strict=True)]
+        rate *= config.decay ** sum(epoch >= milestone for milestone in at)
     elif config.schedule == "cosine":
         rate *= 0.5 * (1 + math.cos(math.pi * min(epoch / epochs, 1.0)))
     if epoch < config.warmup_epochs:
         rate *= epoch / config.warmup_epochs
     return rate
-
-
-def _milestone_epoch(milestone: float, epochs: int, whole: int) -> float:
-    if milestone < 1:
-        return round(milestone * epochs)
-    return milestone if epochs == whole else round(milestone * epochs / whole)
 
 
 class Tally:

@@ -1,7 +1,5 @@
 """What is said of a training: before the first epoch, while it runs, and in its log."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence
@@ -118,19 +116,14 @@ def describe_run(task: Task, model: str, networks: Sequence[FeatureClassifier], 
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in task.splits().items())
     numbers = [sum(value.numel() for value in network.parameters()) for network in networks]
     several = f"{len(networks)} times " if len(networks) > 1 else ""
+    counts = task.class_counts.tolist()
+    named = [f"{task.class_name(number)} {count:,}" for number, count in enumerate(counts)]
+    order = sorted(range(len(counts)), key=counts.__getitem__)
+    shown = ", ".join(named) if len(named) <= LISTED else f"from {named[order[0]]} to {named[order[-1]]}"
     return "\n".join(
         [
             f"task {task.name}: {sizes} samples",
-            f"{task.num_classes} classes, training samples of each: {_counts(task)}",
+            f"{task.num_classes} classes, training samples of each: {shown}",
             f"model {model}: {several}{numbers[0]:,} parameters; method {method}",
         ]
     )
-
-
-def _counts(task: Task) -> str:
-    counts = task.class_counts.tolist()
-    named = [f"{task.class_name(number)} {count:,}" for number, count in enumerate(counts)]
-    if len(named) <= LISTED:
-        return ", ".join(named)
-    order = sorted(range(len(counts)), key=counts.__getitem__)
-    return f"from {named[order[0]]} to {named[order[-1]]}"

@@ -1,7 +1,5 @@
 """One run from configuration to result."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings
@@ -260,9 +258,7 @@ def load_folder(
     """
     path = folder / files.MODEL
     if not path.exists():
-        raise CheckpointError(
-            f"{folder} holds no trained model ({files.MODEL}): give the folder of a finished `icda train`."
-        )
+        raise CheckpointError(f"{folder} holds no trained model ({files.MODEL}): give the folder of a finished run.")
     state = load_checkpoint(path, ("networks", "method", "config", "class_names"))
     with understood(path):
         config = config_from_dict(state["config"], str(path))

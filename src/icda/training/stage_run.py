@@ -194,7 +194,11 @@ class StageRun:
     def step(self, batch: Batch) -> StepResult:
         """One step of the stage, or of the method, on a batch."""
         self._update_context()
-        self._set_learning_rate()
+        epoch = self.position.epoch + self.position.batch / self.batches_per_epoch
+        rate = self.parts.plan.learning_rate(self.parts.config, self.number, epoch)
+        for optimizer in self.context.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
         self.context.apply = partial(self._apply, share=self.parts.batches.share(batch))
         return (self.stage.step or self.parts.method.step)(batch, self.context)
 
@@ -255,13 +259,6 @@ class StageRun:
                 accelerator.unscale_gradients(optimizer)
                 nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
-
-    def _set_learning_rate(self) -> None:
-        epoch = self.position.epoch + self.position.batch / self.batches_per_epoch
-        rate = self.parts.plan.learning_rate(self.parts.config, self.number, epoch)
-        for optimizer in self.context.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:

@@ -1,7 +1,5 @@
 """The loop: stages, epochs, steps, checkpoints. It knows no method and no dataset by name."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Mapping, Sequence
@@ -15,18 +13,17 @@ from accelerate import Accelerator
 
 from icda.data.task import Batch, Split, Task
 from icda.errors import InputError, OperationError
-from icda.methods.base import Method, Setup, Stage, check_networks
+from icda.methods.base import Method, Setup, check_networks
 from icda.models.base import FeatureClassifier
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
 from icda.results.run_result import EpochRecord
 from icda.selection import Selector, ValidationView
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
-from icda.training.evaluation import evaluate_split, over_split, to_device
+from icda.training.evaluation import describe_samples, evaluate_split, over_split, to_device
 from icda.training.first_rank import from_first_rank
 from icda.training.plan import Plan, Position, random_state
 from icda.training.progress import EpochLog, ProgressView
-from icda.training.sample_figures import describe_samples
 from icda.training.stage_run import RunParts, StageRun, TrainingBatches
 
 LOGGED = ("accuracy", "worst_class_accuracy", "worst_group_accuracy")  # of the validation split, after every epoch
@@ -62,7 +59,11 @@ class Trainer:
         self.method = method.to(accelerator.device)
         self.stages = method.stages(config.epochs)
         self.selector = Selector(config.selection)
-        _check_selection(config, self.stages, self.selector)
+        if self.selector.rule.needs_validation and any(stage.split == "validation" for stage in self.stages):
+            raise InputError(
+                f"method {config.method!r} trains on the validation split, so selection rule {config.selection!r} would "
+                "choose by samples it has learned: use --selection last."
+            )
         self.view = view if view is not None and accelerator.is_main_process else ProgressView()
         self.history: list[EpochRecord] = []
         self.position = Position()
@@ -85,7 +86,11 @@ class Trainer:
             save_config(self.config, self.folder / CONFIG)
         log = EpochLog(self.folder, self.history, self.config.tensorboard) if self.accelerator.is_main_process else None
         with self.view:
-            run = self._begin_stage() if saved is None else self._resume_stage(saved, path)
+            if saved is None:
+                run = self._begin_stage()
+            else:
+                with understood(path):
+                    run = StageRun.resume(self.parts, self.position, saved)
             self.view.start(self.position.iteration, self.plan.num_iterations)
             while self.position.epoch < self.plan.num_epochs:
                 if self.position.epoch == self.plan.end(self.position.stage) and self.position.batch == 0:
@@ -109,10 +114,6 @@ class Trainer:
         if self.stages[self.position.stage].restart:
             self.selector.start_afresh()
         return StageRun.begin(self.parts, self.position, previous)
-
-    def _resume_stage(self, saved: Mapping[str, Any], path: Path) -> StageRun:
-        with understood(path):
-            return StageRun.resume(self.parts, self.position, saved)
 
     def _epoch(self, run: StageRun) -> EpochRecord:
         started, position = time.perf_counter(), self.position
@@ -174,7 +175,10 @@ class Trainer:
             validation={} if seen is None else {**{name: seen.metrics[name] for name in LOGGED}, **observed},
             seconds=round(seconds, 3),
         )
-        if run.stage.judged and self.selector.update(self.position.epoch, judged) and self._keeps_now():
+        kept = run.stage.judged and self.selector.update(self.position.epoch, judged)
+        # Rule `last` writes the model once, at the end; others whenever it is the best so far.
+        due = self.selector.rule.compares or self.position.epoch == self.plan.num_epochs - 1
+        if kept and due and self.accelerator.is_main_process:
             self.save_model()
         self.history.append(record)
         self.position.next_epoch()
@@ -198,13 +202,15 @@ class Trainer:
 
     def save_model(self) -> None:
         """Write the networks and the method as they are now to `model.pt`."""
+        recipe = self.config.epochs, self.config.batch_size, self.config.seed
         state = {
             "networks": [cpu_state(model) for model in self.models],
             "method": cpu_state(self.method),
             "config": self.config.as_dict(),
             "class_names": list(self.task.class_names),
             "epoch": self.position.epoch,
-            "setup": vars(self._setup()),
+            # What the method was told; with it a model can be read back beside other data, with other groups or none.
+            "setup": vars(Setup.of(self.task, self.models[0], *recipe)),
         }
         save_checkpoint(self.folder / MODEL, state)
 
@@ -240,7 +246,11 @@ class Trainer:
         save_checkpoint(self.folder / CHECKPOINT, state)
 
     def _restore(self, state: Mapping[str, Any], path: Path) -> None:
-        check_same_run(state, self.config, self.task, path)
+        if state["config_hash"] != self.config.hash():
+            changes = describe_changes(state["config"], self.config)
+            raise InputError(f"{path} belongs to another run ({changes}): use another --out or --overwrite.")
+        if state["data_hash"] != self.task.data_hash:
+            raise InputError(f"the data behind task {self.task.name!r} changed since {path}: use --overwrite.")
         self._load_modules(state, path)
         self._plan_again()
         with understood(path):
@@ -255,29 +265,3 @@ class Trainer:
     def _load_modules(self, state: Mapping[str, Any], path: Path) -> None:
         load_networks(self.models, state["networks"], path)
         load_state(self.method, state["method"], "method state", path)
-
-    def _setup(self) -> Setup:
-        """What the method was told; with it a model can be read back beside other data, with other groups or none."""
-        return Setup.of(self.task, self.models[0], self.config.epochs, self.config.batch_size, self.config.seed)
-
-    def _keeps_now(self) -> bool:
-        """The first rank alone. Rule `last` writes the model once, at the end; others whenever it is the best so far."""
-        at_end = self.position.epoch == self.plan.num_epochs - 1
-        return self.accelerator.is_main_process and (self.selector.rule.compares or at_end)
-
-
-def _check_selection(config: TrainConfig, stages: Sequence[Stage], selector: Selector) -> None:
-    if selector.rule.needs_validation and any(stage.split == "validation" for stage in stages):
-        raise InputError(
-            f"method {config.method!r} trains on the validation split, so selection rule {config.selection!r} would "
-            "choose by samples it has learned: use --selection last."
-        )
-
-
-def check_same_run(state: Mapping[str, Any], config: TrainConfig, task: Task, path: Path) -> None:
-    """A checkpoint may only be resumed by the run that wrote it."""
-    if state["config_hash"] != config.hash():
-        changes = describe_changes(state["config"], config)
-        raise InputError(f"{path} belongs to another run ({changes}): use another --out or --overwrite.")
-    if state["data_hash"] != task.data_hash:
-        raise InputError(f"the data behind task {task.name!r} changed since {path} was written: use --overwrite.")

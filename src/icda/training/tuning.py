@@ -1,7 +1,5 @@
 """Hyper-parameter search with Optuna on validation data; test data are never evaluated."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence
@@ -13,8 +11,7 @@ from icda.errors import InputError, MissingKeyError, OperationError
 from icda.extras import require
 from icda.methods.create import method_class, option_names
 from icda.metrics.summary import GROUP_METRICS
-from icda.registry import UnknownNameError, did_you_mean
-from icda.settings import read_yaml
+from icda.settings import check_names, read_yaml
 from icda.training import DivergedError, TrainConfig, Trainer
 from icda.training.config import save_config
 from icda.training.run import build, evaluate_run, load_task, make_accelerator, visible_task
@@ -62,18 +59,13 @@ def parse_space(words: Sequence[str]) -> list[Dimension]:
 def check_space(space: Sequence[Dimension], method: str) -> None:
     """Refuse a name that is neither a setting of training nor an option of the method."""
     known = [*SETTINGS, *option_names(method_class(method))]
-    for dimension in space:
-        if dimension.name not in known:
-            hint = did_you_mean(dimension.name, known)
-            raise UnknownNameError(f"--space {dimension.name}: {hint}Known for {method!r}: {', '.join(known)}.")
+    check_names({dimension.name: dimension for dimension in space}, known, f"--space of {method!r}", "name")
 
 
 def _parse(word: str) -> Dimension:
     name, separator, text = word.partition("=")
     if not (separator and name and text):
-        raise InputError(
-            f"--space expects name=low:high, name=low:high:log, name=low:high:int or name=a,b, got {word!r}."
-        )
+        raise InputError(f"--space expects name=low:high[:log], name=low:high:int or name=a,b, got {word!r}.")
     if ":" not in text:
         return Dimension(name, choices=tuple(read_yaml(part, f"--space {word}: the value") for part in text.split(",")))
     bounds, kind = text.split(":"), "linear"
@@ -131,14 +123,18 @@ def tune(
         direction="maximize",
         load_if_exists=True,
     )
-    _take_up_interrupted(optuna, study)
-    while (done := len(_finished(optuna, study))) < trials:
+    states = optuna.trial.TrialState
+    for trial in study.get_trials(states=(states.RUNNING,)):  # interrupted: taken up again
+        study.tell(trial.number, state=states.FAIL)
+        study.enqueue_trial(trial.params, skip_if_exists=True)
+    while (done := len(study.get_trials(states=(states.COMPLETE, states.PRUNED)))) < trials:
         # A new sampler for each trial: one that lived on would start again at its first draw after a resume.
-        study.sampler = optuna.samplers.TPESampler(seed=_seed(config.seed, done))
+        digest = hashlib.sha256(f"{config.seed} {done}".encode()).digest()
+        study.sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"))
         study.optimize(lambda trial: _objective(optuna, trial, config, space, metric), n_trials=1)
         last = study.trials[-1]
         say(f"trial {done + 1} of {trials}: {_described(last.params)}: {_worth(last, metric)}")
-    if not study.get_trials(states=(optuna.trial.TrialState.COMPLETE,)):
+    if not study.get_trials(states=(states.COMPLETE,)):
         raise OperationError(f"none of {done} trials succeeded; the last: {_worth(study.trials[-1], metric)}")
     best = study.best_trial
     save_config(apply_values(config, best.params, TrainConfig.out), folder / BEST)
@@ -157,9 +153,7 @@ def check_task(config: TrainConfig, metric: str) -> None:
         raise InputError(f"metric {metric!r} needs groups, and the validation split of {task.name!r} has none.")
     _, method = build(config, task)
     if any(stage.split == "validation" for stage in method.stages(config.epochs)):
-        raise InputError(
-            f"method {config.method!r} learns from the validation split, so that split cannot say which settings are best."
-        )
+        raise InputError(f"method {config.method!r} learns from the validation split, which cannot say what is best.")
 
 
 def study_name(config: TrainConfig, space: Sequence[Dimension], metric: str) -> str:
@@ -202,21 +196,6 @@ def _objective(optuna: Any, trial: Any, config: TrainConfig, space: Sequence[Dim
     except (DivergedError, ValueError) as error:
         trial.set_user_attr("reason", str(error))
         raise optuna.TrialPruned() from error
-
-
-def _seed(seed: int, trial: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed} {trial}".encode()).digest()[:4], "big")
-
-
-def _take_up_interrupted(optuna: Any, study: Any) -> None:
-    for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        study.enqueue_trial(trial.params, skip_if_exists=True)
-
-
-def _finished(optuna: Any, study: Any) -> list[Any]:
-    states = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
-    return [trial for trial in study.trials if trial.state in states]
 
 
 def _described(values: dict[str, Any]) -> str:

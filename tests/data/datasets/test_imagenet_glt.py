@@ -9,9 +9,12 @@ import torch
 
 from icda.data import create_task
 from icda.data.bias.generalised_tail import TailSizes
-from icda.data.datasets.imagenet_glt import BALANCED, LONG_TAILED, main, make_imagenet_glt
+from icda.data.datasets.glt import BALANCED, LONG_TAILED
 from icda.data.embedding.features import write_arrays
 from icda.data.registry import DatasetNotFoundError
+from support import load_module
+
+TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_glt.py", "imagenet_glt_tool")
 
 CLASSES = ("n01440764", "n01443537")
 FOREIGN = "/data4/imagenet/ILSVRC/Data/CLS-LOC/train"  # where the published file's images lay
@@ -100,7 +103,7 @@ def test_files_made_anew_are_read_as_tasks(tmp_path: Path, write_image: Any) -> 
     ids = embedded(tmp_path / "features.npz", (200, 400, 300))
     folder = tmp_path / "imagenet_glt"
     sizes = TailSizes([100, 50, 10], balanced=20, test_gbl=2, test_cbl=1, metadata=1)
-    make_imagenet_glt(tmp_path / "features.npz", folder, sizes=sizes)
+    TOOL.make_imagenet_glt(tmp_path / "features.npz", folder, sizes=sizes)
     for place in ids:
         path = folder / "images" / place
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +120,7 @@ def test_files_made_anew_are_read_as_tasks(tmp_path: Path, write_image: Any) -> 
 
 def test_the_command_says_how_many_images_each_part_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     embedded(tmp_path / "features.npz", (2000, 2000))
-    assert main([str(tmp_path / "features.npz"), str(tmp_path / "out"), "--largest", "300", "--ratio", "30"]) == 0
+    assert TOOL.main([str(tmp_path / "features.npz"), str(tmp_path / "out"), "--largest", "300", "--ratio", "30"]) == 0
     assert (
         "train_glt: 310 images\ntrain_cbl: 290 images\ntest_cbl: 120 images\ntest_gbl: 120" in capsys.readouterr().out
     )
@@ -127,4 +130,4 @@ def test_the_command_says_how_many_images_each_part_has(tmp_path: Path, capsys: 
 def test_features_without_classes_are_refused(tmp_path: Path) -> None:
     embedded(tmp_path / "features.npz", (20, 20), labelled=False)
     with pytest.raises(ValueError, match="has no classes"):
-        make_imagenet_glt(tmp_path / "features.npz", tmp_path)
+        TOOL.make_imagenet_glt(tmp_path / "features.npz", tmp_path)

@@ -9,10 +9,13 @@ import torch
 from icda.data import create_task
 from icda.data.datasets import imagenet_lt
 from icda.data.datasets.benchmark_files import read_pairs
-from icda.data.datasets.imagenet_lt import _checked_list, main
+from icda.data.datasets.imagenet_lt import checked_list
 from icda.data.embedding import read_samples
 from icda.data.embedding.features import write_arrays
 from icda.data.registry import DatasetNotFoundError
+from support import load_module
+
+TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_lt.py", "imagenet_lt_tool")
 
 COUNTS = {"train": [5, 3, 1], "val": [20, 20, 20], "test": [2, 2, 2]}  # images of each of three classes
 
@@ -72,7 +75,7 @@ def test_missing_features_come_with_the_commands_that_make_them(folder: Path) ->
         create_task("imagenet_lt", folder.parent)
     message = str(caught.value)
     assert "val.npz is missing" in message
-    assert f"python -m icda.data.datasets.imagenet_lt {folder}" in message
+    assert f"python tools/imagenet_lt.py {folder}" in message
     assert f"icda embed {folder / 'val.csv'} --allow-outside --out {folder / 'val.npz'}" in message
 
 
@@ -104,7 +107,7 @@ def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> 
 def test_features_that_do_not_fit_their_list_are_refused(
     folder: Path, step: int, labels: Any, changed: dict[str, Any], message: str
 ) -> None:
-    names, known = _checked_list(folder, "test")
+    names, known = checked_list(folder, "test")
     write_features(
         folder / "test.npz", [f"/i/{name}" for name in names[::step]], labels(known.numpy())[::step].copy(), **changed
     )
@@ -116,9 +119,9 @@ def test_tables_for_embedding_name_images_in_the_order_of_the_list(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     images = folder.parent / "images"
-    assert main([str(folder), str(images)]) == 0
+    assert TOOL.main([str(folder), str(images)]) == 0
     assert f"icda embed {folder / 'val.csv'} --allow-outside --out {folder / 'val.npz'}" in capsys.readouterr().out
-    names, labels = _checked_list(folder, "val")
+    names, labels = checked_list(folder, "val")
     with (folder / "val.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["image", "label"]

@@ -11,9 +11,12 @@ from PIL import Image
 from icda.data import create_task
 from icda.data.bias.generalised_tail import shares
 from icda.data.datasets import tiny_imagenet
-from icda.data.datasets.tiny_imagenet import FILE, locate_file, main, make_clusters, read_clusters, read_stored
+from icda.data.datasets.tiny_imagenet import FILE, locate_file, read_clusters, read_stored
 from icda.data.embedding.features import write_arrays
 from icda.data.task import Split, Task
+from support import load_module
+
+TOOL = load_module(Path(__file__).parents[3] / "tools/tiny_imagenet_clusters.py", "tiny_imagenet_clusters")
 
 IMAGES = 40  # of two classes
 
@@ -73,7 +76,7 @@ def write_features(path: Path, features: np.ndarray, names: list[str]) -> None:
 
 
 def test_images_are_written_in_the_order_of_the_file(root: Path) -> None:
-    assert main(["images", str(root / "images")]) == 0
+    assert TOOL.main(["images", str(root / "images")]) == 0
     names = sorted(path.name for path in (root / "images").iterdir())
     assert names == [f"{row:05d}.png" for row in range(IMAGES)]
     stored = read_stored(locate_file(root))
@@ -87,7 +90,7 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root: Path, monkey
     lengths = np.random.default_rng(1).uniform(0.01, 100, (IMAGES, 1))
     features = (np.eye(6)[directions] * lengths).astype(np.float32)
     write_features(root / "features.npz", features, [f"{row:05d}.png" for row in range(IMAGES)])
-    assert main(["clusters", str(root / "features.npz"), str(root / "clusters.npz")]) == 0
+    assert TOOL.main(["clusters", str(root / "features.npz"), str(root / "clusters.npz")]) == 0
     stored = read_stored(locate_file(root))
     monkeypatch.setattr(tiny_imagenet, "CLUSTER_FILE", root / "clusters.npz")
     clusters = read_clusters(stored)
@@ -99,7 +102,7 @@ def test_features_of_other_images_are_refused(root: Path) -> None:
     names = [f"{row:05d}.png" for row in range(IMAGES)][::-1]
     write_features(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
     with pytest.raises(ValueError, match="expected one for each of 40 images in the order of the file"):
-        make_clusters(root / "features.npz", root / "clusters.npz")
+        TOOL.make_clusters(root / "features.npz", root / "clusters.npz")
 
 
 def test_the_clusters_of_the_package_are_refused_for_another_file(root: Path) -> None:

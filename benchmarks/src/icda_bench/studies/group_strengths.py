@@ -10,8 +10,7 @@ import tyro
 from sklearn.metrics import roc_auc_score
 
 from icda.errors import InputError
-from icda.explain.margins import sample_strengths
-from icda.explain.passes import run_pass
+from icda.explain.margins import run_pass, sample_strengths
 from icda.training.run import load_folder
 from icda_bench.markdown import grouped, markdown, percent, spread
 from icda_bench.rows import write_rows

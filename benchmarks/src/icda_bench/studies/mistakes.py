@@ -12,14 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
-from icda.explain.margins import sample_strengths
-from icda.explain.passes import run_pass
+from icda.explain.margins import run_pass, sample_strengths
 from icda.losses import ICDALoss
 from icda.methods.base import Method
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.meta_icda import MetaICDAMethod
+from icda.training.evaluation import auroc
 from icda.training.run import load_folder
-from icda.training.sample_figures import auroc
 from icda_bench.ledger_tables import SHORT_NAMES
 from icda_bench.markdown import grouped, markdown, percent, spread
 from icda_bench.rows import write_rows

@@ -17,12 +17,11 @@ import torch
 
 from icda.data import Split, Task
 from icda.data.generators import generator_for
-from icda.explain.margins import sample_strengths
-from icda.explain.passes import run_pass
+from icda.explain.margins import run_pass, sample_strengths
 from icda.results import RunResult
 from icda.training import TrainConfig, train
+from icda.training.evaluation import auroc, minority
 from icda.training.run import load_folder, load_task
-from icda.training.sample_figures import auroc, minority
 from icda_bench.markdown import grouped, markdown, percent, spread
 from icda_bench.options import StudyFile
 from icda_bench.rows import fill

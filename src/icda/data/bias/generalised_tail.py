@@ -3,8 +3,6 @@
 The attributes are clusters within each class, found by k-means and numbered by size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,11 +42,7 @@ class TailSizes:
 
 @dataclass(frozen=True)
 class GeneralisedTail:
-    """Positions of the samples in each part, ascending, and the attribute (N,) of every sample of the pool.
-
-    Tests, metadata and training sets are disjoint, but the two training sets share samples, and so may the two tests: no
-    protocol uses both.
-    """
+    """Positions of the samples in each part, ascending, and the attribute (N,) of every sample of the pool."""
 
     train_glt: Tensor
     train_cbl: Tensor
@@ -130,10 +124,7 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> list[Tensor]:
 
 def _check(labels: Tensor, sizes: TailSizes) -> None:
     if int(labels.min()) < 0 or int(labels.max()) != len(sizes.train) - 1:
-        raise InputError(
-            f"labels reach from {int(labels.min())} to {int(labels.max())}, and train names {len(sizes.train)} classes: "
-            "give each class 0, 1, ... its size."
-        )
+        raise InputError(f"labels are {labels.min()} to {labels.max()}, and train names {len(sizes.train)} classes.")
     for name in ("train", "balanced", "test_gbl", "test_gbl_divisor", "test_cbl", "metadata"):
         size = min(sizes.train) if name == "train" else getattr(sizes, name)
         if size < (0 if name == "metadata" else 1):

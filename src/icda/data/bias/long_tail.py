@@ -1,7 +1,5 @@
 """Long-tailed subsets: class sizes that fall off geometrically."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

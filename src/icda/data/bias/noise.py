@@ -1,7 +1,5 @@
 """Wrong labels: class-to-class transition matrices and labels drawn through them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

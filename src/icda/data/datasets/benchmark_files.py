@@ -1,7 +1,5 @@
 """What the public benchmarks share: columns and lists of images that are checked, and official splits with groups."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor

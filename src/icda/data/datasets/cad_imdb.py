@@ -1,13 +1,10 @@
 """Film reviews and the same reviews rewritten by people to say the opposite: what a sentiment model really reads."""
 
-from __future__ import annotations
-
 import csv
 import io
 import tarfile
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,13 +25,6 @@ CLASSES = ("Negative", "Positive")
 GROUPS = ("original", "revised")
 METADATA_PAIRS = 25  # of each class of the original; with their rewritten twins 100 texts, 50 of a class
 MAX_LENGTH = 128
-
-
-class _Reviews(NamedTuple):
-    source: TextArray
-    targets: Tensor
-    groups: Tensor  # 0 original, 1 revised
-    parts: Tensor  # a number of FILES
 
 
 @TASKS.register("cad_imdb")
@@ -79,13 +69,14 @@ def _place(root: Path | None) -> Path:
 
 
 @lru_cache(maxsize=1)  # a benchmark asks for the same task many times
-def _read(place: Path) -> _Reviews:
+def _read(place: Path) -> tuple[TextArray, Tensor, Tensor, Tensor]:
+    """Texts, targets, groups (0 original, 1 revised) and parts (a number of FILES)."""
     files = _read_archive(place) if place.is_file() else {name: (place / name).read_bytes() for name in FILES.values()}
     pairs = [_pairs(files[name].decode("utf-8"), f"{place}, {name}") for name in FILES.values()]
     texts, targets = zip(*(pair for part in pairs for pair in part), strict=True)
     parts = torch.arange(len(pairs)).repeat_interleave(torch.tensor([len(part) for part in pairs]))
     source = TextArray(texts, hash_tokenise, MAX_LENGTH)
-    return _Reviews(source, torch.tensor(targets), torch.arange(len(texts)) % 2, parts)
+    return source, torch.tensor(targets), torch.arange(len(texts)) % 2, parts
 
 
 def _read_archive(path: Path) -> dict[str, bytes]:

@@ -1,7 +1,5 @@
 """CelebA: is the hair blond? Nearly all blond people in it are women."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -10,16 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.datasets.benchmark_files import (
-    check_images,
-    incomplete,
-    numbered,
-    official_task,
-    packed_features,
-    packed_images,
-    read_named,
-    read_pairs,
-)
+from icda.data.datasets import benchmark_files as benchmark
 from icda.data.generators import generator_for
 from icda.data.images import central_square
 from icda.data.own.table import read_table
@@ -64,7 +53,7 @@ def _task(name: str, root: Path | None, size: int, model: str, *, crop_padding: 
     files = f"{ATTRIBUTES} and {PARTITION}, both as .txt or both as .csv, and the folder {IMAGES}"
     folder = find_folder(root, "CelebA", layouts, files, HOME).resolve()
     _, labels = _read(folder)
-    return official_task(
+    return benchmark.official_task(
         _source(folder, size, crop_padding, flip),
         *labels,
         name=name,
@@ -83,18 +72,19 @@ def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
     end = ".txt" if (folder / f"{ATTRIBUTES}.txt").is_file() else ".csv"
     attributes, partition = folder / (ATTRIBUTES + end), folder / (PARTITION + end)
     if not partition.is_file():
-        raise incomplete("CelebA", folder, f"{partition.name} is", HOME)
+        raise benchmark.incomplete("CelebA", folder, f"{partition.name} is", HOME)
     if end == ".txt":
         names, blond, male = _text_attributes(attributes)
-        part_of = dict(zip(*read_pairs(partition, PARTS), strict=True))
+        part_of = dict(zip(*benchmark.read_pairs(partition, PARTS), strict=True))
     else:
         names, blond, male = read_table(attributes, only=("image_id", TARGET, ATTRIBUTE)).columns.values()
         part_of = dict(zip(*read_table(partition, only=("image_id", "partition")).columns.values(), strict=True))
     if without := [name for name in names if name not in part_of]:
         raise InputError(f"{partition} says no partition for {len(without)} images, the first {without[0]}.")
     signs = {"-1": 0, "0": 0, "1": 1}
-    targets, sexes = numbered(attributes, TARGET, blond, signs), numbered(attributes, ATTRIBUTE, male, signs)
-    parts = numbered(partition, "partition", [part_of[name] for name in names], PARTS)
+    marked = ((TARGET, blond), (ATTRIBUTE, male))
+    targets, sexes = (benchmark.numbered(attributes, name, cells, signs) for name, cells in marked)
+    parts = benchmark.numbered(partition, "partition", [part_of[name] for name in names], PARTS)
     return names, (targets, sexes, parts)
 
 
@@ -104,8 +94,8 @@ def _source(folder: Path, size: int, crop_padding: int, flip: bool) -> PreparedI
     if (images / IMAGES).is_dir():  # as Kaggle's archive unpacks
         images = images / IMAGES
     if not images.is_dir():
-        raise incomplete("CelebA", folder, f"the folder {IMAGES} with the aligned images is", HOME)
-    paths = check_images(images, "CelebA", _read(folder)[0], HOME)
+        raise benchmark.incomplete("CelebA", folder, f"the folder {IMAGES} with the aligned images is", HOME)
+    paths = benchmark.check_images(images, "CelebA", _read(folder)[0], HOME)
     return PreparedImages(paths, size, central_square, crop_padding=crop_padding, flip=flip)
 
 
@@ -136,13 +126,13 @@ def celeba_10k_fold(root: Path | None, seed: int, *, fold: int, features: bool =
     Figures of the worst group are to be pooled over the folds.
     """
     images = _first_path(root, FIRST_FILE)
-    arrays = read_named(images, ("attributes", "attribute_names"))
+    arrays = benchmark.read_named(images, ("attributes", "attribute_names"))
     columns = [arrays["attribute_names"].tolist().index(name) for name in (TARGET, ATTRIBUTE)]
     targets, sexes = torch.from_numpy(arrays["attributes"][:, columns].astype(np.int64)).unbind(1)
     source: Source = (
-        packed_features(_first_path(root, FEATURES_FILE), "features")
+        benchmark.packed_features(_first_path(root, FEATURES_FILE), "features")
         if features
-        else packed_images(images, IMAGENET_MEAN, IMAGENET_STD)
+        else benchmark.packed_images(images, IMAGENET_MEAN, IMAGENET_STD)
     )
     if len(source) != len(targets):
         raise InputError(f"CelebA: {FEATURES_FILE} has {len(source)} rows, {FIRST_FILE} {len(targets)}: make it again.")
@@ -150,7 +140,7 @@ def celeba_10k_fold(root: Path | None, seed: int, *, fold: int, features: bool =
     if features:
         width = int(source.fetch(torch.tensor([0])).shape[1])
         about = {"input_kind": "features", "input_shape": (width,), "default_model": "linear"}
-    return official_task(
+    return benchmark.official_task(
         source,
         targets,
         sexes,

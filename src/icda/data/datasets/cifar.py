@@ -9,8 +9,6 @@ The grids of CIFAR-100 hold a part of its training images. Samples are then chos
 published ones, and a task that needs more images is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial

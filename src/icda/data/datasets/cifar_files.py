@@ -1,7 +1,5 @@
 """CIFAR from disk: the public pickled batches of CIFAR-10 and CIFAR-100, or lossless WebP grids of them."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -101,9 +99,7 @@ class _ArrayUnpickler(pickle.Unpickler):
             ("numpy._core.multiarray", "_reconstruct"): reconstruct,
         }
         if (module, name) not in admitted:
-            raise UntrustedFileError(
-                f"{self._path} asks to load {module}.{name}; only NumPy arrays are admitted. Do not trust this file."
-            )
+            raise UntrustedFileError(f"{self._path} asks to load {module}.{name}, no NumPy array. Do not trust it.")
         return admitted[module, name]
 
 

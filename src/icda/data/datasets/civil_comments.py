@@ -1,7 +1,5 @@
 """CivilComments of WILDS: is a comment toxic? Mentions of an identity go with the label in training."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 
@@ -43,12 +41,13 @@ def civil_comments(
     texts, targets, present, parts = _read(home / FILE)
     source = TextArray(texts, tokenise or hash_tokenise, max_length)
     black = present[:, IDENTITIES.index("black")].long()
+    toxic = torch.nn.functional.one_hot(targets, len(CLASSES)).bool()
     return official_task(
         source,
         targets,
         black,
         parts,
-        overlapping_groups(present, targets),
+        (present.unsqueeze(2) & toxic.unsqueeze(1)).flatten(1),  # identity x label (N, 16)
         name="civil_comments",
         group_names=GROUPS,
         membership_names=MEMBERSHIPS,
@@ -59,12 +58,6 @@ def civil_comments(
         description="CivilComments (WILDS), toxic or not: training groups are label x mention of black, evaluation groups "
         "are label x each of eight identities and overlap. Official split. Public domain.",
     )
-
-
-def overlapping_groups(present: Tensor, targets: Tensor, num_classes: int = 2) -> Tensor:
-    """Which groups identity x label (N, I * C) each sample is in, from the identities (N, I) it mentions."""
-    labels = torch.nn.functional.one_hot(targets, num_classes).bool()
-    return (present.unsqueeze(2) & labels.unsqueeze(1)).flatten(1)
 
 
 @lru_cache(maxsize=1)  # half a million rows; a benchmark asks for the same task many times

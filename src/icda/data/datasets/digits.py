@@ -5,8 +5,6 @@ images are for test, 10 for validation, 10 are metadata, and the rest, 104 to 11
 validation and metadata labels are clean.
 """
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 from functools import cache, lru_cache, partial

@@ -1,4 +1,4 @@
-"""The GLT benchmark from its annotation files: which image is in which set, with which class and attribute; MSCOCO-GLT."""
+"""The GLT benchmark from its annotation files, ImageNet-GLT and MSCOCO-GLT: the set, class and attribute of each image."""
 
 from __future__ import annotations
 
@@ -68,10 +68,7 @@ class Annotations:
 
 @dataclass(frozen=True)
 class GltDataset:
-    """A dataset of the benchmark: where its two annotation files and their images lie, long-tailed first.
-
-    `locate` makes the image's name below its folder from a key of an annotation file.
-    """
+    """A dataset of the benchmark: where its two annotation files and their images lie, long-tailed first."""
 
     name: str
     title: str
@@ -175,31 +172,8 @@ def _read_set(path: Path, name: str, part: Mapping[str, Any], locate: Locate) ->
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: the set {name} is not as the benchmark writes it ({error!r}).") from error
     if len(keys) and int(attributes.max()) >= ATTRIBUTES:
-        raise InputError(
-            f"{path}: attribute of the set {name} must lie in 0..{ATTRIBUTES - 1}, got {attributes.max()}."
-        )
+        raise InputError(f"{path}: attributes of the set {name} lie in 0..{ATTRIBUTES - 1}, got {attributes.max()}.")
     return AnnotatedSet([locate(key, part) for key in keys], targets, attributes)
-
-
-def write_annotations(
-    path: Path, class_names: tuple[str, ...], sets: Mapping[str, AnnotatedSet], frequencies: list[int]
-) -> None:
-    """Write a file that `read_annotations` reads; `frequencies` is the band (0, 1, 2) of each class."""
-    content: dict[str, Any] = {
-        "cat2id": {name: str(number) for number, name in enumerate(class_names)},
-        "id2cat": {str(number): name for number, name in enumerate(class_names)},
-    }
-    empty = AnnotatedSet([], torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long))
-    for name in (*SETS, METADATA):
-        part = sets.get(name, empty)
-        targets, attributes = part.targets.tolist(), part.attributes.tolist()
-        content[name] = {
-            "label": dict(zip(part.names, map(str, targets), strict=True)),
-            "frequency": {image: frequencies[target] for image, target in zip(part.names, targets, strict=True)},
-            "attribute": dict(zip(part.names, attributes, strict=True)),
-        }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content), encoding="utf-8")
 
 
 def choose_metadata(own: Annotations, other: Annotations, seed: int) -> tuple[AnnotatedSet, AnnotatedSet, AnnotatedSet]:
@@ -271,4 +245,24 @@ GltDataset(
     annotations=(f"{FOLDERS[0]}/annotation.json", f"{FOLDERS[1]}/annotation.json"),
     images=(f"{FOLDERS[0]}/images", f"{FOLDERS[1]}/images"),
     locate=_file_name,
+).register()
+
+IMAGENET_HOME = (
+    "the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022) for the annotation files, and ILSVRC 2012 for "
+    "the images, for non-commercial research only"
+)
+IMAGENET_IMAGES = "images"
+LONG_TAILED, BALANCED = "imagenet_sup_intra_lt_inter_lt.json", "imagenet_sup_intra_lt_inter_bl.json"
+IMAGENET_FILES = (
+    f"{LONG_TAILED}, {BALANCED} and {IMAGENET_IMAGES}, the training folder of ImageNet with a folder per class"
+)
+GltDataset(
+    name="imagenet_glt",
+    title="ImageNet-GLT",
+    home=IMAGENET_HOME,
+    files=IMAGENET_FILES,
+    annotations=(LONG_TAILED, BALANCED),
+    images=(IMAGENET_IMAGES, IMAGENET_IMAGES),
+    # Keys are paths on the machine that made the file; the class's folder and the file's name are what holds here.
+    locate=lambda key, part: "/".join(PurePosixPath(key).parts[-2:]),
 ).register()

@@ -1,9 +1,5 @@
 """ImageNet-LT as features: a linear head on a frozen encoder, by the lists of OLTR."""
 
-from __future__ import annotations
-
-import argparse
-import csv
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -32,8 +28,7 @@ def imagenet_lt(root: Path | None, seed: int) -> Task:
     """ImageNet-LT, 1,280 to 5 training images per class, as features of a frozen encoder.
 
     Of the 20 images per class in OLTR's validation list ten, chosen by the seed, are metadata and ten validate. Lists and
-    features lie in `imagenet_lt` below the root; `python -m icda.data.datasets.imagenet_lt` and `icda embed` make
-    the features.
+    features lie in `imagenet_lt` below the root; `tools/imagenet_lt.py` and `icda embed` make the features.
     """
     layouts = [(FOLDER, list_file(part)) for part in PARTS]
     files = f"{', '.join(map(list_file, PARTS))}, and train.npz, val.npz, test.npz with features of the images"
@@ -60,22 +55,6 @@ def list_file(part: str) -> str:
     return f"ImageNet_LT_{part}.txt"
 
 
-def write_tables(lists: Path, images: Path, out: Path) -> list[Path]:
-    """Write train.csv, val.csv and test.csv for `icda embed`: the images of OLTR's lists by their place in `images`."""
-    check_files(lists, "ImageNet-LT", map(list_file, PARTS))
-    out.mkdir(parents=True, exist_ok=True)
-    tables = []
-    for part in PARTS:
-        names, labels = _checked_list(lists, part)
-        tables.append(out / f"{part}.csv")
-        with tables[-1].open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["image", "label"])
-            paths = [str(images.absolute() / name) for name in names]
-            writer.writerows(zip(paths, labels.tolist(), strict=True))
-    return tables
-
-
 @lru_cache(maxsize=1)  # features of the whole are a gigabyte, and a benchmark asks many times
 def _read(folder: Path) -> tuple[Split, ...]:
     """The whole of each part."""
@@ -86,14 +65,14 @@ def _read(folder: Path) -> tuple[Split, ...]:
         )
         raise DatasetNotFoundError(
             f"ImageNet-LT in {folder} has its lists but no features: {', '.join(missing)} is missing. These make them:"
-            f"\n  python -m icda.data.datasets.imagenet_lt {folder} IMAGENET_FOLDER{commands}\n"
+            f"\n  python tools/imagenet_lt.py {folder} IMAGENET_FOLDER{commands}\n"
             "Choose the encoder with --encoder."
         )
     splits, encoders = [], {}
     for part in PARTS:
         path = folder / f"{part}.npz"
         known = load_features(path)
-        names, labels = _checked_list(folder, part)
+        names, labels = checked_list(folder, part)
         _check_rows(path, known, names, labels)
         encoders[part] = known.encoder, known.encoder_version, known.features.shape[1]
         splits.append(Split(FeatureArray(known.features), torch.arange(len(labels)), labels))
@@ -102,7 +81,7 @@ def _read(folder: Path) -> tuple[Split, ...]:
     return tuple(splits)
 
 
-def _checked_list(folder: Path, part: str) -> tuple[list[str], Tensor]:
+def checked_list(folder: Path, part: str) -> tuple[list[str], Tensor]:
     names, labels = read_pairs(folder / list_file(part), {str(label): label for label in range(CLASSES)})
     if len(names) != COUNTS[part]:
         raise InputError(f"{folder / list_file(part)} has {len(names)} images, expected {COUNTS[part]}: fetch it.")
@@ -115,25 +94,8 @@ def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tenso
         skipped = f"; could not be read: {', '.join(map(str, known.skipped[:3]))}" if len(known.skipped) else ""
         raise InputError(f"{path} has {len(known)} rows, its list has {len(names)} images{skipped}: embed it again.")
     if known.y is None:
-        raise InputError(f"{path} has no labels: embed the table `python -m icda.data.datasets.imagenet_lt` writes.")
+        raise InputError(f"{path} has no labels: embed the table `python tools/imagenet_lt.py` writes.")
     for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
         image, own = str(known.id[row]), str(known.y[row])
         if not f"/{image}".endswith(f"/{name}") or own != str(label):
-            raise InputError(
-                f"{path}, row {row}: {image} of label {own}, its list has {name} of {label}: embed it again."
-            )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m icda.data.datasets.imagenet_lt LISTS IMAGES`"""
-    parser = argparse.ArgumentParser(description="Write the tables of ImageNet-LT that `icda embed` reads.")
-    parser.add_argument("lists", type=Path, help="folder with OLTR's lists; the tables are written beside them")
-    parser.add_argument("images", type=Path, help="folder of ImageNet, with train and val in it")
-    options = parser.parse_args(arguments)
-    for table in write_tables(options.lists, options.images, options.lists):
-        print(f"icda embed {table} --allow-outside --out {table.with_suffix('.npz')}")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+            raise InputError(f"{path}, row {row}: {image} of label {own}, its list has {name} of {label}: embed again.")

@@ -1,7 +1,5 @@
 """Known sets with a planted shortcut: how far a method relies on it is then known, whatever the set."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

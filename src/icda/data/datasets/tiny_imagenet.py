@@ -1,10 +1,6 @@
 """A hundred classes of Tiny ImageNet at 32 x 32 pixels: long-tailed, for CIFAR-100-LT, or with a generalised long tail."""
 
-from __future__ import annotations
-
-import argparse
 import hashlib
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
@@ -12,21 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
-from torch.nn import functional as F
 
-from icda.data.bias.generalised_tail import (
-    ATTRIBUTE_NAMES,
-    PROTOCOLS,
-    TailSizes,
-    attributes_of,
-    cluster_within_classes,
-    generalised_tail,
-)
+from icda.data.bias import generalised_tail as tails
 from icda.data.bias.long_tail import long_tail_counts
 from icda.data.datasets.benchmark_files import decode_blob, read_named
-from icda.data.embedding.features import load_features
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS, find_folder
 from icda.data.sources import ImageArray
@@ -40,10 +26,6 @@ SIZE, CLASSES, METADATA = 32, 100, 10
 MEAN, STD = (0.465, 0.448, 0.404), (0.255, 0.241, 0.255)  # of the training images
 TRAIN, HELD_OUT = 0, 2  # what the file's `split` says
 CLUSTER_FILE = "clusters/tiny_imagenet.npz"
-SEED = 0
-COMMANDS = """python -m icda.data.datasets.tiny_imagenet images FOLDER
-icda embed FOLDER --unlabelled --image-size 112 --out FEATURES.npz
-python -m icda.data.datasets.tiny_imagenet clusters FEATURES.npz OUT.npz"""
 LARGEST, RATIO = 300, 60
 STORIES = {
     "clt": "Train-GLT, long-tailed 60:1 in classes and 7:2:1 in attributes; Test-CBL, 20 per class, 7:2:1",
@@ -115,42 +97,9 @@ def read_clusters(stored: StoredImages) -> Tensor:
     if digest != labels_digest(stored):
         raise InputError(
             f"the clusters that icda carries are not of this {FILE} ({len(clusters)} images there, {len(stored.labels)} "
-            f"here, or other labels). Fetch the file again, or make clusters for it:\n{COMMANDS}"
+            "here, or other labels). Fetch the file again, or make clusters for it with tools/tiny_imagenet_clusters.py."
         )
     return torch.from_numpy(clusters.astype(np.int64))
-
-
-def write_images(folder: Path) -> int:
-    """Write each image as a PNG file whose name is its row, for `icda embed`; gives their number."""
-    folder.mkdir(parents=True, exist_ok=True)
-    images = read_stored(locate_file(None)).images
-    for row, image in enumerate(images):
-        Image.fromarray(image).save(folder / _name(row))
-    return len(images)
-
-
-def make_clusters(features: Path, out: Path) -> Tensor:
-    """Cluster the features that `icda embed` made of the images, and write the file that `read_clusters` reads.
-
-    Features are first scaled to length 1. Without that k-means spends clusters on single images of unusual length, and
-    the rare attribute of many classes has two or three images in all.
-    """
-    stored = read_stored(locate_file(None))
-    known = load_features(features)
-    if known.id.tolist() != [_name(row) for row in range(len(stored.labels))]:
-        raise InputError(
-            f"{features} has {len(known)} rows, expected one for each of {len(stored.labels)} images in the order of the "
-            f"file. These commands make it:\n{COMMANDS}"
-        )
-    unit = F.normalize(torch.from_numpy(known.features).double())
-    clusters = cluster_within_classes(unit, stored.labels, SEED)
-    np.savez_compressed(
-        out,
-        clusters=clusters.numpy().astype(np.uint8),
-        digest=np.array(labels_digest(stored)),
-        encoder=np.array(f"{known.encoder}, {known.encoder_version}"),
-    )
-    return clusters
 
 
 def labels_digest(stored: StoredImages) -> str:
@@ -158,10 +107,6 @@ def labels_digest(stored: StoredImages) -> str:
     digest = hashlib.sha256(stored.labels.numpy().astype("<i8").tobytes())
     digest.update(stored.split.numpy().astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def _name(row: int) -> str:
-    return f"{row:05d}.png"
 
 
 def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
@@ -173,14 +118,14 @@ def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     path = locate_file(root)
     stored = read_stored(path)
     clusters = read_clusters(stored)
-    parts = generalised_tail(clusters, stored.labels, seed, wanted_sizes(clusters, stored.labels))
+    parts = tails.generalised_tail(clusters, stored.labels, seed, wanted_sizes(clusters, stored.labels))
     train, test = parts.protocol(protocol)
     rows = {"train": train, "test": test, "metadata": parts.metadata}
     return Task(
         name=f"tiny_imagenet_{protocol}",
         num_classes=CLASSES,
         **cut_splits(_source(path), stored.labels, parts.attributes, **rows),
-        group_names=ATTRIBUTE_NAMES,
+        group_names=tails.ATTRIBUTE_NAMES,
         class_names=stored.names,
         input_shape=(3, SIZE, SIZE),
         default_model="resnet14",
@@ -189,20 +134,20 @@ def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
     )
 
 
-for _protocol in PROTOCOLS:
+for _protocol in tails.PROTOCOLS:
     TASKS.register(f"tiny_imagenet_{_protocol}")(partial(tiny_imagenet_glt, protocol=_protocol))
 
 
-def wanted_sizes(clusters: Tensor, labels: Tensor) -> TailSizes:
+def wanted_sizes(clusters: Tensor, labels: Tensor) -> tails.TailSizes:
     """The sizes of all parts; the class with most common images has rank 0 in Train-GLT, as it can give most.
 
     They are small because the smallest classes have 55 images, 25 of their common attribute and three of their rare one:
     with these sizes every class has 7, 2 and 1 left for Train-CBL whatever the seed.
     """
-    common = torch.bincount(labels[attributes_of(clusters) == 0], minlength=CLASSES)
+    common = torch.bincount(labels[tails.attributes_of(clusters) == 0], minlength=CLASSES)
     ranks = common.argsort(descending=True, stable=True).argsort()
     falling = long_tail_counts(LARGEST, CLASSES, RATIO)
-    return TailSizes(
+    return tails.TailSizes(
         train=[falling[rank] for rank in ranks.tolist()],
         balanced=10,
         test_gbl=4,
@@ -216,24 +161,3 @@ def wanted_sizes(clusters: Tensor, labels: Tensor) -> TailSizes:
 @lru_cache(maxsize=1)  # three protocols share the images
 def _source(path: Path) -> ImageArray:
     return ImageArray(read_stored(path).images, MEAN, STD, crop_padding=4, flip=True)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m icda.data.datasets.tiny_imagenet images FOLDER`, then `... clusters FEATURES OUT`"""
-    parser = argparse.ArgumentParser(description=f"Make the clusters of Tiny ImageNet again:\n{COMMANDS}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    images = commands.add_parser("images", help="write the images as files for `icda embed`")
-    images.add_argument("folder", type=Path)
-    clusters = commands.add_parser("clusters", help="cluster the features of these images within each class")
-    clusters.add_argument("features", type=Path)
-    clusters.add_argument("out", type=Path)
-    options = parser.parse_args(arguments)
-    if options.command == "images":
-        print(f"{write_images(options.folder)} images in {options.folder}")
-    else:
-        print(f"{len(make_clusters(options.features, options.out))} clusters in {options.out}")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,7 +1,5 @@
 """Waterbirds: birds pasted on land and water, where the background gives most training labels away."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,14 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.datasets.benchmark_files import (
-    check_images,
-    numbered,
-    official_task,
-    packed_features,
-    packed_images,
-    read_named,
-)
+from icda.data.datasets import benchmark_files as benchmark
 from icda.data.images import inner_square
 from icda.data.own.table import read_table
 from icda.data.registry import TASKS, find_folder
@@ -44,7 +35,7 @@ def waterbirds(root: Path | None, seed: int) -> Task:
     and test show each class before both backgrounds equally often.
     """
     path = _path(root, FEATURES_FILE)
-    source = packed_features(path, "feats")
+    source = benchmark.packed_features(path, "feats")
     about = {"input_kind": "features", "input_shape": (source.features.shape[1],), "default_model": "linear"}
     return _task("waterbirds", source, _read_labels(path), "frozen ResNet-50 features", **about)
 
@@ -53,7 +44,7 @@ def waterbirds(root: Path | None, seed: int) -> Task:
 def waterbirds_64px(root: Path | None, seed: int) -> Task:
     """The same birds as images of 64 x 64 pixels, in the same split; nothing here depends on the seed."""
     path = _path(root, IMAGES_FILE)
-    source = packed_images(path, MEAN, STD)
+    source = benchmark.packed_images(path, MEAN, STD)
     about = {"input_shape": (3, SIDE, SIDE), "default_model": "resnet8"}
     return _task("waterbirds_64px", source, _read_labels(path), "64 x 64 pixels", **about)
 
@@ -73,7 +64,7 @@ def waterbirds_images(root: Path | None, seed: int) -> Task:
 
 
 def _task(name: str, source: Source, labels: tuple[Tensor, Tensor, Tensor], story: str, **about: Any) -> Task:
-    return official_task(
+    return benchmark.official_task(
         source,
         *labels,
         name=name,
@@ -91,7 +82,7 @@ def _path(root: Path | None, file: str) -> Path:
 
 def _read_labels(path: Path) -> tuple[Tensor, Tensor, Tensor]:
     """Targets, places and parts."""
-    arrays = read_named(path, tuple(TOPS))
+    arrays = benchmark.read_named(path, tuple(TOPS))
     targets, places, parts = (torch.from_numpy(values.astype(np.int64)) for values in arrays.values())
     return targets, places, parts
 
@@ -101,9 +92,9 @@ def _read_published(folder: Path) -> tuple[PreparedImages, tuple[Tensor, Tensor,
     path = folder / TABLE
     columns = read_table(path, only=("img_filename", *TOPS)).columns
     targets, places, parts = (
-        numbered(path, name, columns[name], {str(number): number for number in range(top + 1)})
+        benchmark.numbered(path, name, columns[name], {str(number): number for number in range(top + 1)})
         for name, top in TOPS.items()
     )
-    paths = check_images(folder, "Waterbirds", columns["img_filename"], HOME)
+    paths = benchmark.check_images(folder, "Waterbirds", columns["img_filename"], HOME)
     source = PreparedImages(paths, PUBLISHED_SIDE, inner_square, crop_padding=0, flip=False)
     return source, (targets, places, parts)

@@ -5,13 +5,5 @@ from icda.data.embedding.run import Encoder, embed, encode_rows
 from icda.data.embedding.samples import Samples, read_samples
 from icda.data.images import UnreadableInputsError
 
-__all__ = [
-    "Encoder",
-    "Features",
-    "Samples",
-    "UnreadableInputsError",
-    "embed",
-    "encode_rows",
-    "load_features",
-    "read_samples",
-]
+__all__ = ["Encoder", "Features", "Samples", "UnreadableInputsError"]
+__all__ += ["embed", "encode_rows", "load_features", "read_samples"]

@@ -1,7 +1,5 @@
 """The features file: one .npz that `np.load` reads without icda."""
 
-from __future__ import annotations
-
 import io
 import math
 import zipfile
@@ -54,10 +52,7 @@ def load_features(path: str | PathLike[str]) -> Features:
 
 
 def map_features(path: str | PathLike[str]) -> Features:
-    """As `load_features`, but the features stay in the file and are read as they are used.
-
-    `icda embed` stores arrays uncompressed, so that the features are one run of bytes inside the archive.
-    """
+    """As `load_features`, but the features, which `icda embed` stores uncompressed, are read as they are used."""
     path = Path(path).expanduser()
     others = read_arrays(path, [name for name in Features.__dataclass_fields__ if name != "features"])
     _check_written(path, member_names(path))
@@ -141,7 +136,6 @@ def write_arrays(
 
     The same arrays give the same bytes: the entries of the archive carry no time.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         with archive.open("features.npy", "w", force_zip64=True) as entry:
             header = {"descr": "<f4", "fortran_order": False, "shape": shape}

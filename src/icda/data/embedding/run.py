@@ -1,7 +1,5 @@
 """Encode all samples, chunk by chunk, so that a killed run goes on where it stopped."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -71,10 +69,7 @@ class ChunkStore:
         begun, planned = json.loads(path.read_text()), asdict(plan)
         if differ := [key for key in planned if begun.get(key) != planned[key]]:
             changed = [f"{key} {begun.get(key)!r}, now {planned[key]!r}" for key in differ]
-            raise InputError(
-                f"{self.folder} was begun with {'; '.join(changed)}: give the same settings to --resume, "
-                "or delete the folder to start again."
-            )
+            raise InputError(f"{self.folder} was begun with {'; '.join(changed)}: give the same, or delete the folder.")
 
     def load(self, number: int, digest: str) -> Chunk | None:
         """A chunk, or None if it is not there, damaged, or of other inputs than now."""
@@ -116,9 +111,7 @@ def refuse_existing(out: Path) -> None:
         raise ExistingFileError(f"{out} is there already: delete it, or choose another --out.")
     done = len(list(part.glob("*.npz")))
     if done:  # a run that stopped before its first chunk has nothing to lose
-        raise ExistingFileError(
-            f"{part} holds an unfinished run ({done} chunks): --resume goes on with it; delete it to start again."
-        )
+        raise ExistingFileError(f"{part} holds an unfinished run ({done} chunks): --resume goes on with it.")
     (part / "plan.json").unlink(missing_ok=True)
 
 
@@ -169,9 +162,7 @@ def embed(
     fingerprint = samples.fingerprint(digest for _, digest in chunks)
     if resume and out.exists():
         if str(read_arrays(out, ["fingerprint"]).get("fingerprint")) != fingerprint:
-            raise ExistingFileError(
-                f"{out} is there, made of other inputs or settings: delete it, or choose another --out."
-            )
+            raise ExistingFileError(f"{out} is there, made of other inputs or settings: use another --out.")
         # A run killed between its last two steps leaves its chunks beside the file.
         shutil.rmtree(part_folder(out), ignore_errors=True)
         return load_features(out)
@@ -209,11 +200,9 @@ def embed(
     return load_features(out)
 
 
-def encode_span(
-    rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str
-) -> Chunk:
+def encode_span(rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip: bool, remedy: str) -> Chunk:
     """`encode_rows` as engines call it: what differs between calls comes first."""
-    return encode_rows(samples, rows, encoder, batch_size, skip_unreadable, remedy)
+    return encode_rows(samples, rows, encoder, batch_size, skip, remedy)
 
 
 def encode_rows(

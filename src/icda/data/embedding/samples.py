@@ -12,19 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own.table import (
-    IMAGE,
-    LABEL,
-    SPLIT,
-    SPLIT_WORDS,
-    SPLITS,
-    TEXT,
-    CsvTable,
-    group_labels,
-    image_paths,
-    input_columns,
-    read_table,
-)
+from icda.data.own import table as tables
 from icda.errors import InputError, MissingFileError
 
 LAYOUT = "<folder>/train/<class>/*.png (validation, test and metadata beside train), or <folder>/<class>/*.png"
@@ -48,6 +36,7 @@ class Columns:
     features: str | None = None
     names: str | None = None
     where: tuple[str, ...] = ()
+    unlabelled: bool = False  # whether labels are not looked for
     fitted: tuple[str, ...] | None = None
     array: str | None = None
     encode: bool = False  # words, truth values, dates and empty cells of a table become features, too
@@ -116,9 +105,12 @@ def read_samples(
     """
     root = Path(path).expanduser()
     if root.is_dir():
-        if columns not in (None, Columns()):
+        named = columns or Columns()
+        if any((named.image, named.text, named.labels, named.groups, named.splits, named.attributes)):
             raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
-        samples = _all_images(root) if unlabelled else labelled_images(root, advice)
+        samples = _images(images_in(root), root) if unlabelled else labelled_images(root, advice)
+        if not len(samples):
+            raise InputError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
         if not allow_outside:
             _refuse_links(root, samples.inputs)
         return samples
@@ -126,7 +118,7 @@ def read_samples(
         raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
     if root.suffix.lower() in IMAGE_SUFFIXES:
         raise InputError(f"{root} is one image. Expected: a CSV table, or a folder: {LAYOUT}.")
-    return _table(read_table(root), columns or Columns(), unlabelled, allow_outside, whole)
+    return _table(tables.read_table(root), columns or Columns(), unlabelled, allow_outside, whole)
 
 
 def labelled_images(root: Path, otherwise: str) -> Samples:
@@ -150,16 +142,14 @@ def labelled_images(root: Path, otherwise: str) -> Samples:
 
 
 def split_folders(root: Path) -> list[tuple[str, Path]]:
-    named = {folder: SPLIT_WORDS.get(folder.name.lower()) for folder in subfolders(root)}
+    named = {folder: tables.SPLIT_WORDS.get(folder.name.lower()) for folder in subfolders(root)}
     if not any(named.values()):
         return [("train", root)]
     if "train" not in named.values():
         raise InputError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
     for folder, split in named.items():
         if split is None and images_in(folder):
-            raise InputError(
-                f"{folder} stands beside train but is no split. Known: {', '.join(SPLITS)}. Rename it or move it away."
-            )
+            raise InputError(f"{folder} stands beside train but is no split. Known: {', '.join(tables.SPLITS)}.")
     return [(split, folder) for folder, split in named.items() if split is not None]
 
 
@@ -175,13 +165,6 @@ def readable_name(name: str) -> str:
 def images_in(folder: Path) -> list[Path]:
     images = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
     return sorted(entry for entry in images if entry.is_file() and not entry.name.startswith("."))
-
-
-def _all_images(root: Path) -> Samples:
-    paths = images_in(root)
-    if not paths:
-        raise InputError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
-    return _images(paths, root)
 
 
 def _refuse_links(root: Path, paths: Sequence[Path]) -> None:
@@ -200,15 +183,15 @@ def _images(paths: Sequence[Path], root: Path, **known: Any) -> Samples:
     return Samples("image", paths, [path.relative_to(root).as_posix() for path in paths], source=root, **known)
 
 
-def _table(table: CsvTable, columns: Columns, unlabelled: bool, allow_outside: bool, whole: bool) -> Samples:
-    labels = None if unlabelled else table.names(table.require("label", columns.labels, LABEL))
-    groups, attributes = group_labels(table, labels, columns.groups, columns.attributes)
-    split = table.find("split", columns.splits, SPLIT)
+def _table(table: tables.CsvTable, columns: Columns, unlabelled: bool, allow_outside: bool, whole: bool) -> Samples:
+    labels = None if unlabelled else table.names(table.require("label", columns.labels, tables.LABEL))
+    groups, attributes = tables.group_labels(table, labels, columns.groups, columns.attributes)
+    split = table.find("split", columns.splits, tables.SPLIT)
     known: dict[str, Any] = {"labels": labels, "groups": groups, "attributes": attributes, "source": table.path}
     known["splits"] = None if split is None else table.splits(split)
-    image, text = input_columns(table, columns.image, columns.text)
+    image, text = tables.input_columns(table, columns.image, columns.text)
     if image is not None:
-        paths = image_paths(table, image, allow_outside, check=whole)
+        paths = tables.image_paths(table, image, allow_outside, check=whole)
         return Samples("image", paths, table.column(image), column=image, **known)
     assert text is not None
     texts = table.column(text) if whole else [cell.strip() for cell in table.columns[text]]
@@ -232,13 +215,10 @@ def find_inputs(
         inside = [(root / name).resolve().is_relative_to(root.resolve()) for name in names]
         paths = [root / (name if own else "missing") for name, own in zip(names, inside, strict=True)]
         if given is not None and names and not any(path.is_file() for path in paths):
-            raise InputError(
-                f"{root} has none of the {len(names)} images that the features name, such as {names[0]}: give the folder "
-                "that `icda embed` read."
-            )
+            raise InputError(f"{root} has none of the {len(names)} images of the features, such as {names[0]}.")
         return Samples("image", paths, names)
-    table, column = read_table(root), embedding.get("source_column")
-    column = column if column in table.columns else table.find("text", None, (*IMAGE, *TEXT))
+    table, column = tables.read_table(root), embedding.get("source_column")
+    column = column if column in table.columns else table.find("text", None, (*tables.IMAGE, *tables.TEXT))
     if column is None:
         raise InputError(f"{root} has no column of images or texts. It has {table.described()}.")
     cells = table.columns[column]

@@ -1,7 +1,5 @@
 """Rows of feature files in blocks: what a worker needs to know to read its part itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from icda.data.embedding.features import Features, map_features
+from icda.data.embedding.features import map_features
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
 from icda.data.own.feature_files import LABELS, features_column, map_array
@@ -17,6 +15,7 @@ from icda.data.own.parquet import ParquetTable, open_parquet
 from icda.data.own.table import LABEL, SPLIT
 from icda.errors import InputError, MissingFileError
 
+_mapped = lru_cache(maxsize=4)(map_features)
 BLOCK_BYTES = 64 * 2**20  # of features as they lie on disk
 
 
@@ -136,9 +135,7 @@ def _array_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
     targets = Path(wanted.labels).expanduser()
     features, labels = map_array(path), map_array(targets)
     if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise InputError(
-            f"{path} has shape {features.shape} and {targets} {labels.shape}: expected (N, A) and (N,), one label per row."
-        )
+        raise InputError(f"{path} has shape {features.shape}, {targets} {labels.shape}: expected (N, A) and (N,).")
     groups = None if wanted.groups is None else Path(wanted.groups).expanduser().absolute()
     if groups is not None and map_array(groups).shape != labels.shape:
         raise InputError(f"{groups} has shape {map_array(groups).shape}, expected {labels.shape}: one group per row.")
@@ -200,11 +197,6 @@ def _spans(path: Path, features: np.ndarray, block_bytes: int) -> list[tuple[int
         raise InputError(f"{path} has shape {features.shape}: there are no {'features' if len(features) else 'rows'}.")
     step = max(1, block_bytes // max(1, features.itemsize * features.shape[1]))
     return [(start, min(start + step, len(features))) for start in range(0, len(features), step)]
-
-
-@lru_cache(maxsize=4)
-def _mapped(path: Path) -> Features:
-    return map_features(path)
 
 
 @lru_cache(maxsize=256)

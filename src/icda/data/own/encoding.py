@@ -3,21 +3,16 @@
 What is learnt of the training rows (levels, medians) is learnt by scikit-learn's transformers and kept as plain data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from icda.data.missing import is_missing
-from icda.data.own.parquet import read_column
-from icda.data.own.table import SPLIT_WORDS, listed
+from icda.data.own.table import listed
 from icda.errors import InputError
-from icda.extras import require
 
 MISSING = frozenset(("", "nan", "na", "n/a", "none", "null", "nat", "<na>", "?"))  # how tables write it, in lower case
 TRUTH = {"true": "True", "false": "False"}
@@ -74,15 +69,6 @@ def plan_columns(table: Mapping[str, Cells], train: np.ndarray) -> tuple[Plan, l
     return tuple(plan for plan in plans.values() if plan), [name for name, plan in plans.items() if plan is None]
 
 
-def training_rows(splits: np.ndarray | None, rows: int) -> np.ndarray:
-    """Which rows are not of a test split (N,): levels and medians are learnt of these."""
-    if splits is None:
-        return np.ones(rows, dtype=bool)
-    words = [str(value).strip().lower() for value in splits.tolist()]
-    numbered = "2" in words  # as WILDS numbers them
-    return np.array([SPLIT_WORDS.get(word) != "test" and not (numbered and word == "2") for word in words])
-
-
 def encoding_notes(plan: Plan, dropped: Sequence[str]) -> list[str]:
     """What words, dates and empty cells became, for the user."""
     by_kind = {
@@ -102,10 +88,6 @@ def encode_table(table: Mapping[str, Cells], plan: Plan) -> np.ndarray:
 
 def feature_names(plan: Plan) -> tuple[str, ...]:
     return tuple(name for one in plan for name in one.features)
-
-
-def plan_as_list(plan: Plan) -> list[dict[str, Any]]:
-    return [{**asdict(one), "levels": list(one.levels)} for one in plan]
 
 
 def plan_from_list(values: object, origin: str) -> Plan:
@@ -131,19 +113,6 @@ def frame_cells(frame: Any, names: Sequence[str]) -> dict[str, Cells]:
     return found
 
 
-def parquet_cells(path: Path, names: Sequence[str]) -> dict[str, Cells]:
-    """Columns of a Parquet file: numbers as floats, NaN where one is missing; all else as texts."""
-    kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
-    found: dict[str, Cells] = {}
-    for name in names:
-        column = read_column(path, name)
-        if kinds.is_integer(column.type) or kinds.is_floating(column.type):
-            found[name] = column.cast("float64").to_numpy().astype(np.float64)
-        else:
-            found[name] = [cell_text(value) for value in column.to_pylist()]
-    return found
-
-
 def cell_text(value: object) -> str:
     """A value as a CSV would have it; empty where it is missing."""
     if is_missing(value):
@@ -163,7 +132,7 @@ def words_of(cells: Cells) -> list[str]:
 def values_of(kind: Kind, cells: Cells, name: str) -> np.ndarray:
     """Numbers, or dates as days since 1970; NaN where one is missing."""
     if kind == "number" and isinstance(cells, np.ndarray):
-        return cells
+        return cells.astype(np.float64)
     texts = [str(cell) for cell in cells] if kind == "number" else words_of(cells)
     parse, expected = (_number, "a number") if kind == "number" else (_days, "a date such as 2026-11-18")
     values = [parse(text) for text in texts]
@@ -205,7 +174,7 @@ def _plan_words(name: str, words: list[str], train: np.ndarray) -> ColumnPlan | 
 def kind_of(cells: Cells) -> Kind:
     """Numbers where at least half of the filled cells are: the others must then be, too; dates where all are."""
     if isinstance(cells, np.ndarray):
-        return "number"
+        return "words" if cells.dtype == bool else "number"
     known = [cell for cell in words_of(cells) if cell]
     if known and 2 * sum(_number(cell) is not None for cell in known) >= len(known):
         return "number"

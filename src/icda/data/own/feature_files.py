@@ -1,7 +1,5 @@
 """Features and labels from the files people have them in."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,18 +10,9 @@ import numpy as np
 from icda.data.embedding.features import member_names, read_arrays, why
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
-from icda.data.own.encoding import (
-    Cells,
-    Plan,
-    encode_table,
-    encoding_notes,
-    feature_names,
-    parquet_cells,
-    plan_columns,
-    training_rows,
-)
-from icda.data.own.parquet import ParquetTable, numeric_columns, open_parquet, read_column
-from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, CsvTable, listed, read_table
+from icda.data.own.encoding import Cells, Plan, cell_text, encode_table, encoding_notes, feature_names, plan_columns
+from icda.data.own.parquet import ParquetTable, column_values, numeric_columns, open_parquet, read_columns
+from icda.data.own.table import GROUP, LABEL, NAMED_COLUMNS, SPLIT, held_out_rows, listed, read_table
 from icda.errors import InputError, MissingFileError
 from icda.extras import require
 from icda.registry import did_you_mean
@@ -34,18 +23,19 @@ LABELS = ("y", "labels", "label", "targets", "target")
 EMBEDDING = ("encoder", "encoder_version", "image_size", "source", "source_column", "source_sha256")
 NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
 LEFT_OUT = ("they only number the rows", "their names say label, group or split", "they hold no numbers")
+NAMED = 5  # missing columns that a message lists
 
 
 @dataclass(frozen=True)
 class LabelledFeatures:
-    """What a file holds, one entry per sample; what it does not say is None.
+    """What a file holds, one entry per sample; what it does not say is None, and labels that were not asked for empty.
 
     `columns` are the names of the features, where they stand in columns of their own; `embedding` is what else
     `icda embed` wrote: the encoder and its version, the size of images, and where the inputs lie.
     """
 
     features: np.ndarray
-    labels: np.ndarray
+    labels: np.ndarray = field(default_factory=lambda: np.empty(0))
     names: np.ndarray | None = None
     class_names: np.ndarray | None = None
     notes: tuple[str, ...] = ()  # what was taken and what was left out, for the user
@@ -58,16 +48,19 @@ class LabelledFeatures:
 
 
 def read_feature_file(path: Path, asked: Columns) -> LabelledFeatures:
-    """Read an .npz, a .csv, or an .npy whose labels stand in another .npy, and keep the rows asked for.
+    """Read an .npz, a .csv, a .parquet, or an .npy whose labels stand in another .npy, and keep the rows asked for.
 
     Groups are taken where they are named, and never guessed.
     """
-    readers = {".npz": _from_npz, ".csv": _from_csv, ".npy": _from_npy, ".parquet": _from_parquet}
-    if path.suffix.lower() not in readers:
+    kind = path.suffix.lower()
+    if kind not in (".npz", ".csv", ".parquet", ".npy"):
         raise InputError(f"{path} ends in {path.suffix!r}, expected .npz, .csv, .parquet or .npy.")
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: `icda embed DATA --out {path}` makes a features file.")
-    found = readers[path.suffix.lower()](path, asked)
+    if kind in (".npz", ".npy"):
+        found = _from_npz(path, asked) if kind == ".npz" else _from_npy(path, asked)
+    else:
+        found = _from_table(CsvFile(path, asked) if kind == ".csv" else ParquetFile(path, asked), asked)
     groups = None if found.groups is None else plain_names(found.groups)
     return replace(found, labels=plain_names(found.labels), groups=groups)
 
@@ -85,10 +78,10 @@ def column_names(path: Path) -> list[str]:
 def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     members = member_names(path)  # only what is needed is read: the rest may be large
     chosen = {
-        "features": features_array(path, members, asked.array)
-        if asked.array is not None
-        else _pick(path, members, "features", asked.features, FEATURES),
-        "labels": _pick(path, members, "labels", asked.labels, LABELS),
+        "features": _pick(path, members, "features", asked.features, FEATURES)
+        if asked.array is None
+        else _fitted_array(path, members, asked.array),
+        "labels": None if asked.unlabelled else _pick(path, members, "labels", asked.labels, LABELS),
         "names": _pick_any(path, members, "names", asked.names, NAMES),
         "groups": _pick_any(path, members, "groups", asked.groups, ()),
         "splits": _pick_any(path, members, "splits", asked.splits, (*SPLIT, "splits")),
@@ -96,9 +89,11 @@ def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
     conditions = [condition.partition("=")[0] for condition in asked.where]
     arrays = read_arrays(path, [*filter(None, chosen.values()), *conditions, *EMBEDDING, "class_names"])
     known: dict[str, Any] = {role: arrays[name] for role, name in chosen.items() if name is not None}
+    features = known["features"]
     if known.get("splits", np.zeros(1)).ndim == 0:
         del known["splits"]
-    features, labels = known["features"], known["labels"]
+    if asked.names is None and "names" in known and known["names"].shape != features.shape[:1]:
+        del known["names"]  # of the classes, say
     for role, array in known.items():
         if role != "features" and (array.ndim != 1 or len(array) != len(features)):
             raise InputError(
@@ -108,22 +103,22 @@ def _from_npz(path: Path, asked: Columns) -> LabelledFeatures:
         rows = _rows(path, arrays, members, asked.where, len(features))
         known = {role: array[rows] for role, array in known.items()}
     embedding = {name: str(arrays[name]) for name in EMBEDDING if name in arrays and arrays[name].ndim == 0}
-    class_names = arrays.get("class_names") if labels.dtype.kind in "iu" else None
+    class_names = arrays.get("class_names") if "labels" in known and known["labels"].dtype.kind in "iu" else None
     return LabelledFeatures(**known, class_names=class_names, embedding=embedding, array=chosen["features"])
 
 
-def features_array(path: Path, members: Collection[str], fitted: str | None) -> str:
+def _fitted_array(path: Path, members: Collection[str], fitted: str) -> str:
     """The array that a model was fitted to; one called as usual may be called otherwise as usual in another file."""
-    if fitted is not None and fitted in members:
-        return fitted
-    found = next((name for name in FEATURES if name in members), None)
-    if found is None or (fitted is not None and fitted not in FEATURES):
-        wanted = "of features by a usual name" if fitted is None else f"{fitted!r}, which the model was fitted to"
-        raise InputError(f"{path} has no array {wanted}: name another with --column; it has {', '.join(members)}.")
+    found = fitted if fitted in members else next((name for name in FEATURES if name in members), None)
+    if found is None or (found != fitted and fitted not in FEATURES):
+        said = f"{path} has no array {fitted!r}, which the model was fitted to: name another with --column"
+        raise InputError(f"{said}; it has {', '.join(members)}.")
     return found
 
 
 def _from_npy(path: Path, asked: Columns) -> LabelledFeatures:
+    if asked.unlabelled:
+        return LabelledFeatures(np.asarray(map_array(path)))
     if asked.labels is None or asked.features or asked.names or asked.groups or asked.where:
         raise InputError(
             f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else; --groups, --names "
@@ -142,61 +137,6 @@ def map_array(file: Path) -> np.ndarray:
         raise InputError(f"{file} is no .npy file of numbers or texts, or it is damaged ({why(error)}).") from error
 
 
-def _from_parquet(path: Path, asked: Columns) -> LabelledFeatures:
-    """Like a CSV, with the types that the file gives; `--features` names a column of lists or the beginning of names."""
-    if asked.where:
-        raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
-    with open_parquet(path) as file:
-        schema = file.schema_arrow
-    label = _pick(path, schema.names, "labels", asked.labels, [*LABELS, *LABEL])
-    named = _pick_any(path, schema.names, "names", asked.names, NAMES)
-    group = _pick_any(path, schema.names, "groups", asked.groups, ())
-    split = next((name for name in SPLIT if name in schema.names), None)
-    if asked.plan is not None or (asked.encode and asked.features is None and _has_more_than_numbers(path, schema)):
-        roles = {"labels": label, "names": named, "groups": group, "splits": split}
-        return _mixed_parquet(path, schema.names, roles, asked)
-    chosen: str | list[str] | None = asked.features
-    answers: list[str] = []
-    own = asked.fitted is not None and all(name in schema.names for name in asked.fitted)
-    if own:
-        chosen = list(asked.fitted or ())
-        named = None if named in chosen else named
-    elif chosen is None:
-        answers = [name for name in _answers(schema.names, label) if name != group]
-        taken = (label, named, group, *answers)
-        chosen = features_column(schema) or [name for name in numeric_columns(schema) if name not in taken]
-    if not chosen:
-        raise InputError(f"{path} has no column of numbers beside {label!r}: name the features with --features.")
-    table = ParquetTable(path, chosen, label, groups=named)
-    features, labels, _, names = table.in_memory()
-    guessed = asked.features is None and not own and not table.is_list  # what the user named is taken as named
-    indices = [name for k, name in enumerate(table.features) if _is_index(name, features[:, k])] if guessed else []
-    columns = [name for name in table.features if name not in indices]
-    if not columns:
-        raise InputError(f"{path} has no features: {listed(indices)} only number the rows.")
-    if indices:
-        features = features[:, [name not in indices for name in table.features]]
-
-    def read(name: str | None) -> np.ndarray | None:
-        return None if name is None else read_column(path, name).to_numpy()
-
-    about: dict[str, Any] = {"notes": _notes(columns, indices, answers), "columns": tuple(columns)}
-    return LabelledFeatures(features, labels, names, **about, splits=read(split), groups=read(group))
-
-
-def _mixed_parquet(
-    path: Path, names: Sequence[str], roles: Mapping[str, str | None], asked: Columns
-) -> LabelledFeatures:
-    """A Parquet file with words, truth values, dates or empty cells."""
-    used = _used(path, names, {*roles.values(), *_answers(names, roles["labels"] or "")}, asked)
-    known: dict[str, Any] = {
-        role: None if name is None else np.array(read_column(path, name).to_pylist(), dtype=object)
-        for role, name in roles.items()
-    }
-    known["labels"] = read_column(path, roles["labels"] or "").to_numpy()
-    return replace(_encoded(parquet_cells(path, used), asked, known["splits"]), **known)
-
-
 def features_column(schema: Any) -> str | None:
     """The column of lists that is called as features usually are; one number called x is a column among others."""
     kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
@@ -205,88 +145,157 @@ def features_column(schema: Any) -> str | None:
     return next((name for name in FEATURES if name in lists), None)
 
 
-def _from_csv(path: Path, asked: Columns) -> LabelledFeatures:
-    if asked.features is not None:
-        raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
-    table = read_table(path)
-    label = table.require("label", asked.labels, LABEL)
+class CsvFile:
+    """The columns of a CSV as texts, in the rows that --where keeps."""
+
+    lists = None
+
+    def __init__(self, path: Path, asked: Columns) -> None:
+        if asked.features is not None:
+            raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
+        self.path, self.table = path, read_table(path)
+        self.names = list(self.table.columns)
+        self.conditions = {condition.partition("=")[0] for condition in asked.where}
+        known = {name: _objects(self.table.columns[name]) for name in self.conditions if name in self.names}
+        self.rows = np.flatnonzero(_rows(path, known, self.names, asked.where, len(self.table.lines)))
+        self.lines = [self.table.lines[row] for row in self.rows]
+
+    def find(self, role: str, given: str | None, usual: Sequence[str]) -> str | None:
+        return self.table.find(role, given, usual)
+
+    def label(self, given: str | None) -> str:
+        return self.table.require("label", given, LABEL)
+
+    def column(self, role: str, name: str) -> np.ndarray:
+        if role in ("labels", "groups"):
+            return np.array(self.table.names(name, may_be_empty=role == "groups"))[self.rows]
+        return _objects(self.table.columns[name])[self.rows]
+
+    def numeric(self, names: Sequence[str]) -> Sequence[str]:
+        return names  # what holds no numbers is found when they are read
+
+    def is_plain(self, names: Sequence[str]) -> bool:
+        """Whether all cells of some columns are numbers."""
+        return all(_is_number(cell) for column in self.cells(names).values() for cell in column)
+
+    def cells(self, names: Sequence[str]) -> dict[str, Cells]:
+        return {name: [self.table.columns[name][row] for row in self.rows] for name in names}
+
+    def numbering(self, cells: Mapping[str, Cells]) -> list[str]:
+        """The columns that only number the rows, those that are not kept among them."""
+        whole = {name: self.table.columns[name] for name in cells}
+        plain = {name: column for name, column in whole.items() if all(map(_is_number, column))}
+        return [name for name, column in plain.items() if _is_index(name, np.array(column, dtype=np.float64))]
+
+
+class ParquetFile:
+    """The columns of a Parquet file, with the types that the file gives; `lists` is that of features in lists."""
+
+    conditions: Collection[str] = ()
+    lines: Sequence[int] = ()
+
+    def __init__(self, path: Path, asked: Columns) -> None:
+        if asked.where:
+            raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
+        with open_parquet(path) as file:
+            schema = file.schema_arrow
+            if not file.metadata.num_rows:
+                raise InputError(f"{path} has no rows.")
+        self.path, self.names = path, list(schema.names)
+        self.plain, self.lists = numeric_columns(schema), features_column(schema)
+
+    def find(self, role: str, given: str | None, usual: Sequence[str]) -> str | None:
+        return _pick_any(self.path, self.names, f"{role}s", given, usual)
+
+    def label(self, given: str | None) -> str:
+        return _pick(self.path, self.names, "labels", given, [*LABELS, *LABEL])
+
+    def column(self, role: str, name: str) -> np.ndarray:
+        read = read_columns(self.path, [name])[name]
+        return column_values(read.combine_chunks(), name) if role == "labels" else _objects(read.to_pylist())
+
+    def numeric(self, names: Sequence[str]) -> Sequence[str]:
+        return [name for name in names if name in self.plain]
+
+    def is_plain(self, names: Sequence[str]) -> bool:
+        """Whether some columns hold numbers without a gap, or names."""
+        if any(name not in self.plain and name.lower() not in NAMES for name in names):
+            return False
+        return not any(column.null_count for column in read_columns(self.path, self.numeric(names)).columns)
+
+    def cells(self, names: Sequence[str]) -> dict[str, Cells]:
+        read, found = read_columns(self.path, names), dict[str, Cells]()
+        for name in names:
+            values = read[name].to_numpy() if name in self.plain else np.empty(0, dtype=object)
+            found[name] = values if values.dtype != object else [cell_text(value) for value in read[name].to_pylist()]
+        return found
+
+    def numbering(self, cells: Mapping[str, Cells]) -> list[str]:
+        return [name for name, column in cells.items() if isinstance(column, np.ndarray) and _is_index(name, column)]
+
+
+def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeatures:
+    """Columns of numbers or, where `asked.encode` or a model's plan says so, of words, dates and empty cells, too."""
+    path, names = table.path, table.names
+    label = None if asked.unlabelled else table.label(asked.labels)
     named, group = table.find("name", asked.names, NAMES), table.find("group", asked.groups, ())
-    conditions = {condition.partition("=")[0] for condition in asked.where}
-    # As objects: one long text would make a NumPy text column as wide for every row.
-    arrays = {name: np.array(table.columns[name], dtype=object) for name in conditions if name in table.columns}
-    rows = np.flatnonzero(_rows(path, arrays, table.columns, asked.where, len(table.lines)))
-    indices: list[str] = []
-    answers: list[str] = []
-    if asked.fitted is not None:
-        skipped: set[str | None] = {name for name in table.columns if name not in asked.fitted}
-    else:
-        whole = {name: cells for name, cells in table.columns.items() if name != named and all(map(_is_number, cells))}
-        indices = [name for name, cells in whole.items() if _is_index(name, np.array(cells, dtype=np.float64))]
-        answers = [name for name in _answers(table.columns, label) if name != group]
-        skipped = {label, named, group, *conditions, *indices, *answers}
-    split = table.find("split", None, SPLIT)
-    split = None if split in conditions else split
-    splits = None if split is None else np.array(table.columns[split], dtype=object)[rows]
-    known: dict[str, Any] = {
-        "labels": np.array(table.names(label))[rows],
-        "names": None if named is None else np.array(table.columns[named], dtype=object)[rows],
-        "groups": None if group is None else np.array(table.names(group, may_be_empty=True))[rows],
-    }
-    if asked.plan is not None or (asked.encode and asked.fitted is None):
-        used = _used(path, table.columns, skipped, asked)
-        cells = {name: [table.columns[name][row] for row in rows] for name in used}
-        if asked.plan is not None or not all(_is_number(cell) for column in cells.values() for cell in column):
-            return replace(_encoded(cells, asked, splits, indices, answers), **known)
-    columns, words = _numbers(table, rows, skipped)
+    split = table.find("split", asked.splits, SPLIT)
+    fitted = asked.fitted if asked.plan is None else tuple(one.name for one in asked.plan)
+    lists = asked.features or (table.lists if fitted is None or not set(fitted) <= set(names) else None)
+    answers = [] if fitted is not None or lists else [name for name in _answers(names, label) if name != group]
+    taken = {label, named, group, *table.conditions, *answers}
+    used = list(fitted) if fitted is not None else [name for name in names if name not in taken]
+    named, split = None if named in used and not lists else named, None if split in table.conditions else split
+    roles = {"labels": label, "names": named, "groups": group, "splits": split}
+    known: dict[str, Any] = {role: table.column(role, name) for role, name in roles.items() if name is not None}
+    if lists is not None:
+        file = ParquetTable(path, lists, label)
+        notes, features = _notes(file.features), file.in_memory().features
+        return LabelledFeatures(features, **known, notes=notes, columns=tuple(file.features))
+    if fitted is not None:
+        _check_there(path, fitted, names)
+    is_mixed = asked.plan is not None or (asked.encode and fitted is None and not table.is_plain(used))
+    cells = table.cells(used if is_mixed or fitted is not None else table.numeric(used))
+    indices = [] if fitted is not None else table.numbering(cells)
+    cells = {name: column for name, column in cells.items() if name not in indices}
+    if is_mixed:
+        found = encoded(cells, asked.plan, known.get("splits"), path)
+        taken_for = _notes([one.name for one in found.plan or ()], indices, answers)
+        return replace(found, **known, notes=(*taken_for, *found.notes))
+    columns, words = _numbers(path, cells, table.lines, strict=fitted is not None)
     if not columns:
-        raise InputError(f"{path} has no column of numbers beside {label!r}: left out {', '.join(words + indices)}.")
-    return LabelledFeatures(
-        np.stack(list(columns.values()), 1),
-        **known,
-        notes=_notes(list(columns), indices, answers, words),
-        columns=tuple(columns),
-        splits=splits,
-    )
+        left = listed([*words, *indices, *answers])
+        raise InputError(f"{path} has no column of numbers beside {label!r}: left out {left}.")
+    notes = _notes(list(columns), indices, answers, words)
+    return LabelledFeatures(np.stack(list(columns.values()), 1), **known, notes=notes, columns=tuple(columns))
 
 
-def _used(path: Path, names: Collection[str], taken: Collection[str | None], asked: Columns) -> list[str]:
-    """The columns that become features: those of a model's plan, or all that are not taken for something else."""
-    if asked.plan is None:
-        return [name for name in names if name not in taken]
-    used = [one.name for one in asked.plan]
-    if lacking := [name for name in used if name not in names]:
-        raise InputError(f"{path} lacks the column {lacking[0]!r}, which the model was fitted to.")
-    return used
-
-
-def _encoded(
-    cells: Mapping[str, Cells], asked: Columns, splits: np.ndarray | None, *left_out: Sequence[str]
-) -> LabelledFeatures:
+def encoded(cells: Mapping[str, Cells], plan: Plan | None, splits: np.ndarray | None, path: object) -> LabelledFeatures:
     """Features of all columns by a model's plan, or by one that is learnt of all rows but those of a test split."""
     dropped: list[str] = []
-    plan = asked.plan
     if plan is None:
-        indices = [name for name, column in cells.items() if isinstance(column, np.ndarray) and _is_index(name, column)]
-        left_out = (indices, *left_out[1:]) if indices else left_out
-        usable = {name: column for name, column in cells.items() if name not in indices}
-        plan, dropped = plan_columns(usable, training_rows(splits, len(next(iter(cells.values()), ()))))
+        test = None if splits is None else held_out_rows(splits, str(path))
+        rows = len(next(iter(cells.values()), ()))
+        plan, dropped = plan_columns(cells, np.ones(rows, dtype=bool) if test is None else ~test)
     if not plan:
-        raise InputError(f"no column can be used beside the labels: left out {listed(dropped)}.")
-    notes = (*_notes([one.name for one in plan], *left_out), *encoding_notes(plan, dropped))
-    features = encode_table(cells, plan)
-    empty = np.empty(0)
-    return LabelledFeatures(features, empty, notes=notes, columns=feature_names(plan), splits=splits, plan=plan)
+        raise InputError(f"{path}: no column can be used beside the labels: left out {listed(dropped)}.")
+    notes, columns = tuple(encoding_notes(plan, dropped)), feature_names(plan)
+    return LabelledFeatures(encode_table(cells, plan), notes=notes, columns=columns, plan=plan)
 
 
-def _has_more_than_numbers(path: Path, schema: Any) -> bool:
-    """Whether a Parquet file has columns of words, truth values or dates, or numbers with empty cells."""
-    if features_column(schema) is not None:
-        return False
-    numbers = set(numeric_columns(schema))
-    usual = {*LABELS, *LABEL, *NAMES, *GROUP, *SPLIT}
-    if any(name not in numbers and name.lower() not in usual for name in schema.names):
-        return True
-    return any(read_column(path, name).null_count for name in numbers)
+def _objects(cells: Sequence[Any]) -> np.ndarray:
+    """As objects: one long text would make a NumPy text column as wide for every row."""
+    return np.array(cells, dtype=object)
+
+
+def _check_there(path: Path, fitted: Sequence[str], names: Collection[str]) -> None:
+    """Refuse a table that lacks columns which a model was fitted to."""
+    if missing := [name for name in fitted if name not in names]:
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        raise InputError(
+            f"{path} lacks {len(missing)} of the {len(fitted)} columns that the model was fitted to: "
+            f"{', '.join(missing[:NAMED])}{more}. {did_you_mean(missing[0], names)}".strip()
+        )
 
 
 def _notes(taken: list[str], *left_out: Sequence[str]) -> tuple[str, ...]:
@@ -310,36 +319,39 @@ def _is_index(name: str, values: np.ndarray) -> bool:
     return bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
 
 
-def _answers(names: Collection[str], label: str) -> list[str]:
+def _answers(names: Collection[str], label: str | None) -> list[str]:
     """Other columns that by their names hold a label, a group or a split: a head would read the answer off them."""
     usual = {*LABELS, *LABEL, *GROUP, *SPLIT, "y_code", "group_code", "class_name", "class_names"}
     return [name for name in names if name != label and name.lower() in usual]
 
 
-def _numbers(table: CsvTable, rows: np.ndarray, skipped: set[str | None]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The columns of numbers in the chosen rows, and the names of the others.
+def _numbers(
+    path: Path, cells: Mapping[str, Cells], lines: Sequence[int], strict: bool
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The columns of numbers, and the names of the others.
 
-    Where at least half of the cells that are filled hold numbers the column is taken to be a feature, and every cell has
-    to hold one: to leave a feature out for one empty cell would change the audit without a word.
+    Where at least half of the cells that are filled hold numbers, or `strict` says that all do, the column is taken to be
+    a feature, and every cell has to hold one: to leave a feature out for one empty cell would change the audit without a
+    word.
     """
     columns: dict[str, np.ndarray] = {}
     left_out, holes = [], []
-    for name in table.columns:
-        if name in skipped:
+    for name, column in cells.items():
+        if isinstance(column, np.ndarray):
+            columns[name] = column.astype(np.result_type(np.float32, column.dtype), copy=False)
             continue
-        cells = [table.columns[name][row] for row in rows]
-        wrong = [place for place, cell in enumerate(cells) if not _is_number(cell)]
+        wrong = [place for place, cell in enumerate(column) if not _is_number(cell)]
         if not wrong:
-            columns[name] = np.array(cells, dtype=np.float64)
-        elif 2 * (len(cells) - len(wrong)) >= sum(bool(cell.strip()) for cell in cells) > 0:
-            place, cell = table.lines[rows[wrong[0]]], cells[wrong[0]]
-            holes.append(f"{name!r} in {len(wrong)} of {len(rows)} (first in line {place}: {cell!r})")
+            columns[name] = np.array(column, dtype=np.float64)
+        elif strict or 2 * (len(column) - len(wrong)) >= sum(bool(cell.strip()) for cell in column) > 0:
+            place = f"line {lines[wrong[0]]}" if lines else f"row {wrong[0]}"
+            holes.append(f"{name!r} in {len(wrong)} of {len(column)} (first in {place}: {column[wrong[0]]!r})")
         else:
             left_out.append(name)
     if holes:
         more = [f"and {len(holes) - NAMED_COLUMNS} more columns"] if len(holes) > NAMED_COLUMNS else []
         shown = "; ".join(holes[:NAMED_COLUMNS] + more)
-        raise InputError(f"{table.path}: columns of numbers have cells without one: {shown}. Fill them, or drop them.")
+        raise InputError(f"{path}: columns of numbers have cells without one: {shown}. Fill them, or drop them.")
     return columns, left_out
 
 

@@ -1,7 +1,5 @@
 """Features and labels in Parquet files: one file, many, or a folder, read batch by batch."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -83,7 +81,7 @@ class ParquetTable:
         assert self.target is not None
         labels: set[Any] = set()
         for batch in self._scan([self.target], 2**16):
-            labels.update(_values(batch.column(self.target), self.target).tolist())
+            labels.update(column_values(batch.column(self.target), self.target).tolist())
         return np.array(sorted(labels))
 
     def batches(self, batch_size: int) -> Iterator[FeatureBatch]:
@@ -103,8 +101,8 @@ class ParquetTable:
 
     def _batch(self, batch: Any, columns: Sequence[str], with_features: bool = True) -> FeatureBatch:
         features = self._matrix(batch) if with_features else np.empty((batch.num_rows, 0))
-        others = (self.target, self.sample_weight, self.groups)
-        found: list[Any] = [_values(batch.column(name), name) if name and name in columns else None for name in others]
+        others = [name if name in columns else None for name in (self.target, self.sample_weight, self.groups)]
+        found: list[Any] = [name and column_values(batch.column(name), name) for name in others]
         return FeatureBatch(features, *found)
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
@@ -143,10 +141,7 @@ class ParquetTable:
             for name in columns:
                 self._check_column(name)
         if leaked := [name for name in columns if name in self.other_columns]:
-            raise InputError(
-                f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
-                "answer off it. Take it out of the features."
-            )
+            raise InputError(f"column {leaked[0]!r} is given as a feature and as the target, weight or group.")
         types = [self.dataset.schema.field(name).type for name in columns]
         self.is_list = len(columns) == 1 and hasattr(types[0], "value_type")
         types = [types[0].value_type] if self.is_list else types
@@ -193,11 +188,11 @@ def open_parquet(path: Path) -> Iterator[Any]:
         yield file
 
 
-def read_column(path: Path, name: str) -> Any:
-    """One column as Arrow has it."""
+def read_columns(path: Path, names: Sequence[str]) -> Any:
+    """Some columns as a table of Arrow."""
     with open_parquet(path) as file:
-        check_unpacked(path, _unpacked(file.metadata, [name]))
-        return file.read(columns=[name], use_threads=False)[name]
+        check_unpacked(path, _unpacked(file.metadata, names))
+        return file.read(columns=list(names), use_threads=False)
 
 
 def _unpacked(metadata: Any, columns: Sequence[str], group: int | None = None) -> int:
@@ -270,7 +265,7 @@ def _existing(path: Source) -> Any:
     return str(paths[0]) if single else [str(part) for part in paths]
 
 
-def _values(column: Any, name: str) -> np.ndarray:
+def column_values(column: Any, name: str) -> np.ndarray:
     """A column of labels, weights or groups."""
     if column.null_count:
         raise InputError(f"column {name!r} has {column.null_count} empty cells or more: fill or drop them first.")

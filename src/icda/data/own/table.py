@@ -1,13 +1,13 @@
 """A CSV table of images, texts or numbers with their labels."""
 
-from __future__ import annotations
-
 import csv
 import difflib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from icda.errors import InputError, MissingFileError
 from icda.limits import LONGEST_NAME
@@ -64,16 +64,7 @@ class CsvTable(NamedTuple):
 
     def splits(self, name: str) -> list[str]:
         """The cells of a column of splits, by the names that icda has for them."""
-        cells = [cell.lower() for cell in self.column(name)]
-        # Only with a 2 among them are numbers surely splits in WILDS's sense; 0 and 1 alone could mean anything.
-        known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in cells else {})}
-        for cell, line in zip(cells, self.lines, strict=True):
-            if cell not in known:
-                raise InputError(
-                    f"{self.path}, line {line}: split {cell!r} is not understood. Expected: {', '.join(SPLIT_WORDS)}; "
-                    "or 0, 1 and 2 for train, validation and test."
-                )
-        return [known[cell] for cell in cells]
+        return split_names(self.column(name), str(self.path), self.lines)
 
     def find(self, role: str, given: str | None, candidates: Sequence[str]) -> str | None:
         """The column for `role`: the one the caller named, else the first whose name is one of `candidates`."""
@@ -117,6 +108,35 @@ def _near(usual: str, names: Iterable[str]) -> list[str]:
     )
 
 
+def split_names(values: Iterable[object], origin: str, lines: Sequence[int] = ()) -> list[str]:
+    """The split of each row by the name that icda has for it; `lines` say where in the file the rows stand.
+
+    Of 0 and 1 alone, 1 might be the test: refused. One number for all rows is what `--where split=0` leaves.
+
+    >>> split_names(["Training", "val"], "a.csv"), split_names([0, 1, 2], "a.npz")
+    (['train', 'validation'], ['train', 'validation', 'test'])
+    """
+    words = [str(value).strip().lower() for value in values]
+    known = {**SPLIT_WORDS, **(NUMBERED_SPLITS if "2" in words or len(set(words)) == 1 else {})}
+    for row, word in enumerate(words):
+        if word not in known:
+            raise InputError(
+                f"{origin}{f', line {lines[row]}' if lines else ''}: split {word!r} is not understood. Expected: "
+                f"{', '.join(SPLITS)}; or 0, 1 and 2. Rename it, or the column if it means something else."
+            )
+    return [known[word] for word in words]
+
+
+def held_out_rows(splits: Iterable[object], origin: str) -> np.ndarray | None:
+    """Which rows are of the test split; None if none is, or all are.
+
+    >>> held_out_rows(["train", "test"], "a.csv").tolist(), held_out_rows([0, 1, 2], "a.npz").tolist()
+    ([False, True], [False, False, True])
+    """
+    test = np.array([split == "test" for split in split_names(splits, origin)])
+    return test if test.any() and not test.all() else None
+
+
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
     """Distinct names, sorted; as numbers if all of them are numbers."""
     distinct = sorted(set(names))
@@ -156,9 +176,7 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
             lines = []
             for row in filter(None, reader):
                 if len(row) != len(header):
-                    raise InputError(
-                        f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)} as in the header."
-                    )
+                    raise InputError(f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)}.")
                 for place, first_place in doubled.items():
                     if row[place] != row[first_place]:
                         raise InputError(
@@ -189,9 +207,7 @@ def input_columns(table: CsvTable, image_column: str | None, text_column: str | 
     if image is None and text is None:
         raise table.missing(["image", "text"], IMAGE + TEXT)
     if image is not None and text is not None:
-        raise InputError(
-            f"{table.path} has images ({image!r}) and texts ({text!r}): choose with --image-column or --text-column."
-        )
+        raise InputError(f"{table.path} has {image!r} and {text!r}: choose with --image-column or --text-column.")
     return image, text
 
 
@@ -200,24 +216,18 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
     folder = table.path.parent.resolve()
     paths = []
     for cell, line in zip(table.column(column), table.lines, strict=True):
-        path = _local_path(table.path.parent, cell)
+        path = table.path.parent / cell
+        if "\\" in cell and not path.is_file():  # as Windows writes it
+            path = table.path.parent / cell.replace("\\", "/")
         if not allow_outside and not path.resolve().is_relative_to(folder):
             raise InputError(
                 f"{table.path}, line {line}: {cell} lies outside {folder}. A table of a stranger could read any file so; "
                 "if you trust it, add --allow-outside (allow_outside=True in Python)."
             )
         if check and not path.is_file():
-            raise MissingFileError(
-                f"{table.path}, line {line}: there is no file {path.absolute()} (relative to the table)."
-            )
+            raise MissingFileError(f"{table.path}, line {line}: there is no file {path.absolute()}.")
         paths.append(path)
     return paths
-
-
-def _local_path(folder: Path, cell: str) -> Path:
-    """A cell as a path; backslashes of Windows are understood where no file has one in its name."""
-    path = folder / cell
-    return path if "\\" not in cell or path.is_file() else folder / cell.replace("\\", "/")
 
 
 def group_labels(

@@ -1,7 +1,5 @@
 """A user's own data as a task: a folder of images, a table of images or texts, a file of features."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from icda.data.generators import generator_for
 from icda.data.images import decode_image, find_unreadable, unreadable
 from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLIT_WORDS, SPLITS, crossed_groups, listed, natural_order
+from icda.data.own.table import SPLITS, crossed_groups, listed, natural_order, split_names
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -99,18 +97,17 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
         raise InputError(f"{path}: features are numbers of shape (N, A), got {features.dtype} {features.shape}.")
     if not np.isfinite(features).all():
         raise InputError(f"{path}: features must be finite, and some are NaN or infinite.")
-    labels, named = _texts(path, "labels", found.labels), found.class_names
+    labels, named = _texts(found.labels), found.class_names
+    if "" in labels:
+        raise InputError(f"{path}: labels have missing values.")
     if named is not None:
         labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
     groups = attributes = None
     if found.groups is not None:
-        groups, attributes = crossed_groups(labels, _texts(path, "groups", found.groups, may_be_missing=True))
+        groups, attributes = crossed_groups(labels, _texts(found.groups))
     splits = None
     if found.splits is not None:
-        words = [word.strip().lower() for word in _texts(path, "splits", found.splits)]
-        if strange := [word for word in words if word not in SPLIT_WORDS]:
-            raise InputError(f"{path}: a split is one of {', '.join(SPLITS)}, got {strange[0]!r}.")
-        splits = [SPLIT_WORDS[word] for word in words]
+        splits = split_names(_texts(found.splits), str(path))
     rows = range(len(features))
     samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)  # type: ignore[arg-type]
     source = FeatureArray(features)
@@ -131,16 +128,8 @@ def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, s
     return own_task(name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=story)
 
 
-def _texts(path: Path, role: str, values: np.ndarray, may_be_missing: bool = False) -> list[str]:
-    if may_be_missing and values.dtype.kind in "fO":
-        return ["" if is_missing(value) else str(value) for value in values.tolist()]
-    if values.dtype.kind not in "iufbUS":
-        raise InputError(f"{path}: {role} are numbers or texts, got {values.dtype}.")
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8", "backslashreplace")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError(f"{path}: {role} have missing values.")
-    return [str(value) for value in values.tolist()]
+def _texts(values: np.ndarray) -> list[str]:
+    return ["" if is_missing(value) else str(value) for value in values.tolist()]
 
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
@@ -149,10 +138,7 @@ TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 def own_task(
     name: str, source: Source, samples: Samples, seed: int, *, input_shape: tuple[int, ...], model: str, story: str = ""
 ) -> Task:
-    """Build the task of labelled samples, whose rows are those of `source`; `story` ends its description.
-
-    Splits that were given stay as they are; a missing test or validation split is cut from train.
-    """
+    """The task of labelled samples, whose rows are those of `source`; a missing test or validation split is cut."""
     assert samples.labels is not None
     labels, splits = samples.labels, samples.splits or ["train"] * len(samples)
     class_names = natural_order(labels)
@@ -165,7 +151,9 @@ def own_task(
         group_names = natural_order(group for group in samples.groups if group)
         groups = _number(samples.groups, ("", *group_names)) - 1  # -1: not known
         strata = targets * (len(group_names) + 1) + groups + 1
-        attributes = None if samples.attributes is None else _attribute_of_group(samples.attributes, groups)
+        if samples.attributes is not None:
+            numbers = _number(samples.attributes, natural_order(samples.attributes))
+            attributes = tuple(int(numbers[(groups == own).nonzero()[0, 0]]) for own in range(len(group_names)))
     rows, cut = _complete(name, splits, strata, seed)
     return Task(
         name=name,
@@ -186,11 +174,6 @@ def _number(values: Sequence[str], names: tuple[str, ...]) -> Tensor:
     return torch.tensor([numbers[value] for value in values], dtype=torch.long)
 
 
-def _attribute_of_group(attributes: Sequence[str], groups: Tensor) -> tuple[int, ...]:
-    numbers = _number(attributes, natural_order(attributes))
-    return tuple(int(numbers[(groups == group).nonzero()[0, 0]]) for group in range(int(groups.max()) + 1))
-
-
 def _check_classes(name: str, labels: Sequence[str], splits: Sequence[str]) -> None:
     """A class that training never sees cannot be learnt: say so with the class's name and place."""
     pairs = list(zip(labels, splits, strict=True))
@@ -198,10 +181,7 @@ def _check_classes(name: str, labels: Sequence[str], splits: Sequence[str]) -> N
     if not trained:
         raise InputError(f"{name} has no training samples: its splits are {', '.join(sorted(set(splits)))}.")
     for (label, split), count in Counter(pair for pair in pairs if pair[0] not in trained).items():
-        raise InputError(
-            f"{name}: class {label!r} is in {split} ({count} samples) but not in train. "
-            "Add training samples of it, or take it out."
-        )
+        raise InputError(f"{name}: class {label!r} is in {split} ({count} samples) but not in train: add some there.")
 
 
 def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tuple[dict[str, Tensor], str]:

@@ -1,7 +1,5 @@
 """The audit: what to try, what ties cost, and which samples to look at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -59,7 +57,11 @@ def _recommendation(audited: Audited, level: int) -> Markup:
 
 
 def _costs(audited: Audited, level: int) -> Markup:
-    classes = sorted(entries(mapping(audited, "ties"), "classes"), key=lambda entry: -_gap(entry))
+    def gap(entry: Mapping[str, Any]) -> float:
+        part, rest = as_number(entry.get("accuracy_suspected")), as_number(entry.get("accuracy_rest"))
+        return 0.0 if part is None or rest is None else part - rest
+
+    classes = sorted(entries(mapping(audited, "ties"), "classes"), key=gap)
     if not classes:
         return NOTHING
     shown = classes[:CLASSES_SHOWN]
@@ -78,11 +80,6 @@ def _costs(audited: Audited, level: int) -> Markup:
         "would: read its accuracy as a low estimate."
     )
     return section("What ties cost", level, table(caption, header, rows, 2, own), note(words))
-
-
-def _gap(entry: Mapping[str, Any]) -> float:
-    part, rest = as_number(entry.get("accuracy_suspected")), as_number(entry.get("accuracy_rest"))
-    return 0.0 if part is None or rest is None else rest - part
 
 
 def _matrix(audited: Audited, level: int) -> Markup:
@@ -203,18 +200,14 @@ def _pair(pair: Audited, vocabulary: Vocabulary, level: int) -> Markup:
     return element("div", heading, trio, class_="block", **vocabulary.filters(label, tied_to))
 
 
-def _breakable(name: str) -> list[str | Markup]:
-    """A path whose line may end after a slash, rather than in the middle of a word."""
-    *folders, last = name.split("/")
-    return [part for folder in folders for part in (f"{folder}/", void("wbr"))] + [last]
-
-
 def _card(entry: Audited, vocabulary: Vocabulary, with_rival: bool) -> Markup:
     name, label, rival = (str(entry.get(key, "")) for key in ("name", "label", "tied_to"))
     words = element("span", f"labelled {label}: is it {rival}? ") if with_rival else ""
     shown = sample({**entry, "index": name}, f"{name}, labelled {label}")
     filters = vocabulary.filters(label, rival if with_rival else label)
-    caption = element("figcaption", words, element("small", *_breakable(name)))
+    *folders, last = name.split("/")  # a line of a path may end after a slash, rather than in the middle of a word
+    broken = [part for folder in folders for part in (f"{folder}/", void("wbr"))]
+    caption = element("figcaption", words, element("small", *broken, last))
     return element("figure", shown, caption, class_="card", **filters)
 
 

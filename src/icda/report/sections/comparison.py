@@ -1,7 +1,5 @@
 """Several runs beside each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,7 +43,10 @@ def spreads(runs: Sequence[Run], level: int) -> Markup:
     blocks = []
     for task in dict.fromkeys(str(result["task"]) for result in results):
         own = [result for result in results if str(result["task"]) == task]
-        panels = [drawn for name in _drawn_metrics(own) if (drawn := _panel(own, name, task))]
+        # Accuracy and the worst group, or the worst class where there are no groups.
+        order = ("accuracy", "worst_group_accuracy", "worst_class_accuracy")
+        measured = [name for name in order if any(row.n for row in summarise(own, name))]
+        panels = [drawn for name in measured[:METRICS_DRAWN] if (drawn := _panel(own, name, task))]
         if panels:
             title = element(f"h{level + 1}", task)
             blocks.append(element("div", title, element("div", *panels, class_="panels"), class_="block"))
@@ -88,12 +89,6 @@ def _chooser(header: Sequence[str], first: int) -> Markup:
         boxes.append(element("label", tick, element("span", name)))
     inner = element("fieldset", element("legend", "Figures shown"), *boxes)
     return element("div", inner, class_="chooser", hidden="") if len(boxes) > 1 else NOTHING
-
-
-def _drawn_metrics(results: Sequence[Result]) -> list[str]:
-    """Accuracy and the worst group, or the worst class where there are no groups."""
-    order = ("accuracy", "worst_group_accuracy", "worst_class_accuracy")
-    return [name for name in order if any(row.n for row in summarise(results, name))][:METRICS_DRAWN]
 
 
 def _panel(results: Sequence[Result], name: str, task: str) -> Markup:

@@ -1,7 +1,5 @@
 """How training went, epoch by epoch."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What was run, on what, how well it went, and what is needed to run it again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Single samples, to be looked at: the most tied ones, heat maps, counterfactual pictures."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re
@@ -141,12 +139,11 @@ def _facts(*pairs: tuple[str, object]) -> Markup:
     return definitions([pair for pair in pairs if pair[1] != ""], "pairs")
 
 
-def picture(uri: object, alt: str, css: str = "") -> Markup:
+def picture(uri: object, alt: str) -> Markup:
     """An image of a data URI, with what it shows in words; anything that is no picture is refused."""
     if not isinstance(uri, str) or not URI.fullmatch(uri):
         raise InputError(f"a picture in explanations.json is data:image/png;base64,..., got {str(uri)[:60]!r}.")
-    classes = " ".join(filter(None, ["picture", css, "small" if _is_small(uri) else ""]))
-    return void("img", src=uri, alt=alt, class_=classes, decoding="async")
+    return void("img", src=uri, alt=alt, class_="picture small" if _is_small(uri) else "picture", decoding="async")
 
 
 def sample(entry: Mapping[str, Any], alt: str) -> Markup:

@@ -1,16 +1,13 @@
 """How far samples are from being taken for another class, and how strongly they are tied to one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from icda.report.charts import Series, histogram, line_chart, spark
 from icda.report.formatting import percent
-from icda.report.heat import Heat, heat_map
 from icda.report.markup import NOTHING, Markup, captioned, definitions, element, note, section, table
 from icda.report.results import Run, Vocabulary, as_number, matrix, numbers
-from icda.report.sections.breakdown import PAIRS_SHOWN, check_square, off_diagonal
+from icda.report.sections.breakdown import PAIRS_SHOWN, Heat, check_square, heat_map, off_diagonal
 
 SHOWN_AT_ONCE = 12
 NO_TIES = "No class is tied to another: every mean strength is zero."

@@ -1,7 +1,5 @@
 """What an audit found and what to do: in short, for a reader who does not program; then verdict by verdict."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any

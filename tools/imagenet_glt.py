@@ -1,12 +1,17 @@
-"""ImageNet-GLT: rare classes and, within each class, rare looks."""
+"""Make both annotation files of ImageNet-GLT again from features of a folder with one subfolder per class:
+
+icda embed ROOT/imagenet_glt/images --out features.npz
+python tools/imagenet_glt.py features.npz ROOT/imagenet_glt
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,30 +19,13 @@ from torch import Tensor
 
 from icda.data.bias.generalised_tail import GeneralisedTail, TailSizes, generalised_tail_from_features
 from icda.data.bias.long_tail import long_tail_counts
-from icda.data.datasets.glt import AnnotatedSet, GltDataset, write_annotations
+from icda.data.datasets.glt import BALANCED, LONG_TAILED, METADATA, SETS, AnnotatedSet
 from icda.data.embedding.features import Features, map_features
 from icda.errors import InputError
 
-HOME = (
-    "the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022) for the annotation files, and ILSVRC 2012 for "
-    "the images, for non-commercial research only"
-)
-IMAGES = "images"
-LONG_TAILED, BALANCED = "imagenet_sup_intra_lt_inter_lt.json", "imagenet_sup_intra_lt_inter_bl.json"
-FILES = f"{LONG_TAILED}, {BALANCED} and {IMAGES}, the training folder of ImageNet with a folder per class"
 SEED = 25  # the benchmark's
 LARGEST, LONG_TAIL_RATIO = 800, 160  # down to five images per class, as in ImageNet-LT
 BAND_SHARES = (0.4, 0.85)  # of the classes, by rank: frequent, then middling
-
-
-def _below_images(key: str, _: Mapping[str, Any]) -> str:
-    """Keys are paths on the machine that made the file; the class's folder and the file's name are what holds here."""
-    return "/".join(PurePosixPath(key).parts[-2:])
-
-
-GltDataset(
-    "imagenet_glt", "ImageNet-GLT", HOME, FILES, (LONG_TAILED, BALANCED), (IMAGES, IMAGES), _below_images
-).register()
 
 
 def make_imagenet_glt(
@@ -74,6 +62,27 @@ def make_imagenet_glt(
     return parts
 
 
+def write_annotations(
+    path: Path, class_names: tuple[str, ...], sets: Mapping[str, AnnotatedSet], frequencies: list[int]
+) -> None:
+    """Write a file that `read_annotations` reads; `frequencies` is the band (0, 1, 2) of each class."""
+    content: dict[str, Any] = {
+        "cat2id": {name: str(number) for number, name in enumerate(class_names)},
+        "id2cat": {str(number): name for number, name in enumerate(class_names)},
+    }
+    empty = AnnotatedSet([], torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long))
+    for name in (*SETS, METADATA):
+        part = sets.get(name, empty)
+        targets, attributes = part.targets.tolist(), part.attributes.tolist()
+        content[name] = {
+            "label": dict(zip(part.names, map(str, targets), strict=True)),
+            "frequency": {image: frequencies[target] for image, target in zip(part.names, targets, strict=True)},
+            "attribute": dict(zip(part.names, attributes, strict=True)),
+        }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
 def _mapped_tensor(known: Features) -> Tensor:
     """The features as a tensor that stays in its file: those of all of ImageNet are ten gigabytes."""
     with warnings.catch_warnings():
@@ -87,8 +96,7 @@ def _bands(num_classes: int) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m icda.data.datasets.imagenet_glt FEATURES OUT`"""
-    parser = argparse.ArgumentParser(description="Make the annotation files of ImageNet-GLT again from features.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("features", type=Path, help="file of `icda embed` over a folder with one subfolder per class")
     parser.add_argument("out", type=Path, help=f"folder to write {LONG_TAILED} and {BALANCED} to")
     parser.add_argument("--seed", type=int, default=SEED)
