@@ -31,8 +31,6 @@ def ask_rank() -> Iterator[Callable[[int, dict[str, Any]], IO[str]]]:
                 text=True,
             )
         questions, answers = parents[rank].stdin, parents[rank].stdout
-        assert questions is not None
-        assert answers is not None
         print(json.dumps(request), file=questions, flush=True)
         return answers
 

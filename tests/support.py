@@ -50,8 +50,6 @@ def make_context(
 def batches_of(inputs: Tensor | None = None, targets: Tensor | None = None, groups: Any = None) -> Iterator[Batch]:
     for rows in torch.arange(0 if inputs is None else len(inputs)).split(7):
         if len(rows):
-            assert inputs is not None
-            assert targets is not None
             yield Batch(inputs[rows], targets[rows], None if groups is None else groups[rows], rows)
 
 
@@ -183,8 +181,6 @@ def column(page: Any, table: str, position: int) -> list[str]:
 def load_module(file: Path, name: str) -> ModuleType:
     """The module in a file that no package holds, such as a tool's."""
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)

@@ -108,7 +108,6 @@ def test_every_method_has_a_page(name: str) -> None:
 def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(name: str) -> None:
     _, what, kind, needs, _ = index_row(name)
     page = re.search(r"\]\((\w+\.md)\): \w", what)
-    assert page is not None
     assert name in methods_named_by(DOCS / "methods" / page[1])
     assert ("metadata" in needs) == ("metadata" in method_needs(name))
     assert ("group labels" in needs) == ("groups" in method_needs(name))

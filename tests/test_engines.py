@@ -73,7 +73,7 @@ def test_results_come_in_the_order_of_the_items(ray_engine: OnRay) -> None:
 def test_ray_finds_the_head_of_one_process(files: tuple[Path, Path], ray_engine: OnRay, name: str) -> None:
     blocks = find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90)
     assert [len(block) for block in blocks] == [90, 90, 90, 90, 40]
-    settings = LossSettings(name)  # type: ignore[arg-type]
+    settings = LossSettings(name)
     heads = [fit_blocks(list(blocks), settings, engine) for engine in (Here(), ray_engine)]
     np.testing.assert_allclose(heads[0].weight, heads[1].weight, atol=1e-9)
     assert heads[0].iterations == heads[1].iterations

@@ -1,7 +1,5 @@
 """The table of the paper's claims says what the ledgers say, and the pages around it agree with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

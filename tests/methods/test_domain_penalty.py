@@ -1,7 +1,5 @@
 """What IRM, IB-IRM, V-REx and CORAL share, IRM standing for all: the jump of a weight, resuming, what is refused."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Fish: inner steps on a clone and interpolation, written out; what is left with one domain; buffers; two ranks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

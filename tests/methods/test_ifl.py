@@ -100,7 +100,7 @@ def test_milestones_are_shares_of_the_training() -> None:
 
 def test_the_second_environment_is_uniform_until_a_milestone_and_made_anew_at_each() -> None:
     method, network = make(), make_network().train()
-    network.encoder[2].eval()  # type: ignore[index]
+    network.encoder[2].eval()
     modes = [module.training for module in network.modules()]
     for epoch in (0, 59):
         method.on_epoch_start(context_of(network, epoch))
@@ -112,7 +112,7 @@ def test_the_second_environment_is_uniform_until_a_milestone_and_made_anew_at_ea
         network.eval()
         with torch.no_grad():
             own = network(INPUTS).logits.double().softmax(1)[torch.arange(21), TARGETS]
-            network.head.weight.mul_(-1)  # type: ignore[operator,union-attr]
+            network.head.weight.mul_(-1)
         for module, training in zip(network.modules(), modes, strict=True):
             module.training = training
         expected = naive_weights(own.tolist(), TARGETS.tolist(), 4.0, True)
@@ -186,7 +186,6 @@ def test_a_step_learns_from_both_environments_and_answers_for_the_first() -> Non
     expected = LogitAdjustmentLoss(3, 5, COUNTS)(output.features, targets, network.head)
     distance = output.features.square().sum(1).mean()
     torch.testing.assert_close(result.loss, (expected + 0.001 * distance).detach())
-    assert result.logits is not None
     torch.testing.assert_close(result.logits, output.logits[:4].detach())
     assert result.extra["centre_distance"] == pytest.approx(float(distance.detach()), rel=1e-5)
     assert make().step(first, context_of(network, 0, second)).extra == {}

@@ -1,7 +1,5 @@
 """IRM: the closed form of its gradient, two half batches, when the penalty weighs what; and what IB-IRM adds to it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

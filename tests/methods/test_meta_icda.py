@@ -1,7 +1,5 @@
 """Meta-ICDA against a naive ICDA loss with given strengths and statistics, and its ways of keeping them."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

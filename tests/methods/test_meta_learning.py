@@ -1,7 +1,5 @@
 """What meta-learning methods share: when they look ahead, what they leave alone, and what is saved."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
@@ -150,7 +148,6 @@ def test_a_step_along_given_gradients_is_an_optimiser_step() -> None:
 def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path: Path) -> None:
     """The gradient is that of double backward on just those samples, whole passes of which follow each other."""
     task = create_task("digits_lt")
-    assert task.metadata is not None
     config = TrainConfig(task="digits_lt", method="meta_weight_net", model="mlp", batch_size=48, out=str(tmp_path))
     model = create_model("mlp", task.num_classes, task.input_shape).double()
     method = create_method("meta_weight_net", Setup.of(task, model, 1), {"meta_batch_size": 20}).double()
@@ -198,7 +195,6 @@ def with_metadata(task: Task, metadata: Split | None) -> Task:
 
 def test_metadata_that_lacks_classes_is_refused_by_their_names() -> None:
     task = create_task("digits_lt")
-    assert task.metadata is not None
     metadata = task.metadata.subset(((task.metadata.targets != 3) & (task.metadata.targets != 8)).nonzero().flatten())
     with pytest.raises(ValueError, match=r"metadata of task 'odd' holds no sample of class 3, 8"):
         check_needs("meta_icda", MetaLearner.needs, with_metadata(task, metadata))
@@ -207,7 +203,6 @@ def test_metadata_that_lacks_classes_is_refused_by_their_names() -> None:
 def test_metadata_that_is_trained_on_too_is_refused_with_the_count() -> None:
     task = create_task("digits_lt")
     metadata, taken = task.metadata, task.train.subset(torch.arange(7))
-    assert metadata is not None
     rows, targets = torch.cat([metadata.rows, taken.rows]), torch.cat([metadata.targets, taken.targets])
     with pytest.raises(ValueError, match=r"7 of 107 metadata samples of task 'odd' are training samples too"):
         check_needs("meta_icda", MetaLearner.needs, with_metadata(task, Split(task.train.source, rows, targets)))
@@ -216,7 +211,6 @@ def test_metadata_that_is_trained_on_too_is_refused_with_the_count() -> None:
 @pytest.mark.parametrize("label", [-1, 10])
 def test_metadata_with_a_label_outside_the_task_makes_no_task(label: int) -> None:
     task = create_task("digits_lt")
-    assert task.metadata is not None
     targets = task.metadata.targets.clone()
     targets[0] = label
     with pytest.raises(ValueError, match=rf"task 'odd': metadata has label {label}, outside 0\.\.9"):

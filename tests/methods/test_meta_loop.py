@@ -1,7 +1,5 @@
 """Meta-ICDA in a loop of one's own: plain networks, Hugging Face models, autocast, compiled models, several processes."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections.abc import Callable
@@ -68,7 +66,7 @@ def test_a_step_is_that_of_the_method_meta_icda() -> None:
     context = make_context(other, optimizers=[optimizer])
     for k in range(3):
         context.iteration, context.progress = k, k / 3
-        context.next_metadata = lambda k=k: Batch(*double(100 + k), None, torch.arange(12))  # type: ignore[misc]
+        context.next_metadata = lambda k=k: Batch(*double(100 + k), None, torch.arange(12))
         wanted = method.step(Batch(*double(k), None, torch.arange(12)), context)
         found = meta.detailed_step(double(k), double(100 + k), progress=k / 3)
         assert torch.equal(found.loss, wanted.loss)
@@ -284,7 +282,6 @@ def test_gradients_of_several_calls_add_up_and_can_be_clipped() -> None:
         models[1].zero_grad()
         (apart.loss(pair(k), pair(10 + k), 0.5) / 2).backward()
         for total, value in zip(sums, models[1].parameters(), strict=True):
-            assert value.grad is not None
             total += value.grad
     for total, value in zip(sums, models[0].parameters(), strict=True):
         torch.testing.assert_close(value.grad, total)
@@ -309,7 +306,7 @@ def test_a_model_that_returns_logits_alone_is_told_what_makes_one_that_does_not(
 
 def test_sharded_parameters_are_refused() -> None:
     model = plain_model()
-    model.head.weight.device_mesh = object()  # type: ignore[union-attr]  # what a DTensor has
+    model.head.weight.device_mesh = object()  # what a DTensor has
     with pytest.raises(TypeError, match="FSDP"):
         steady_learner(model)
 

@@ -1,7 +1,5 @@
 """Meta-Weight-Net, MetaSAug and LSDA against naive losses and double backward."""
 
-from __future__ import annotations
-
 import copy
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """Mixing pairs: partners, shares, boxes and losses; then LISA's and DomainMix's choice of pairs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """State with a row for each training sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -61,11 +59,11 @@ def test_ranks_write_the_rows_of_all(run_on_ranks: Callable[..., list[Any]]) -> 
 def test_a_pass_over_the_training_set_is_in_evaluation_mode_and_leaves_the_network_as_it_was() -> None:
     model = make_network()
     model.train()
-    model.encoder[1].eval()  # type: ignore[index]
+    model.encoder[1].eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     context = make_context(model, data=(INPUTS, TARGETS))
     found, targets = over_training_set(context, torch.zeros(24), label_probability)
-    assert [module.training for module in (model, model.encoder[1], model.encoder[2])] == [True, False, True]  # type: ignore[index]
+    assert [module.training for module in (model, model.encoder[1], model.encoder[2])] == [True, False, True]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
         expected = [float(model.eval()(INPUTS[[i]]).logits[0].softmax(0)[TARGETS[i]]) for i in range(24)]

@@ -1,7 +1,5 @@
 """Small made-up data of every kind that `icda fit` takes, and models fitted to them."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`icda fit --method auto` over blocks: a sample is audited, all rows are fitted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Training with a network and a task made in Python, and with a file of features."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +68,7 @@ def test_what_does_not_fit_is_refused(configure: Configure) -> None:
     with pytest.raises(InputError, match="trains 2 networks, which must differ: give model a function"):
         train(configure("b", method="co_teaching"), model=Net(), task=task)
     with pytest.raises(TypeError, match=r"an nn\.Module or a function that makes one, got int"):
-        train(configure("c"), model=lambda: 3, task=task)  # type: ignore[arg-type, return-value]
+        train(configure("c"), model=lambda: 3, task=task)
 
 
 class Listening(ProgressView):

@@ -1,7 +1,5 @@
 """A model.pt of somebody else: it makes icda neither ask a hub nor run code."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The cost of a look-ahead: which ways are measured, and that they take the same step. No figure is asserted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

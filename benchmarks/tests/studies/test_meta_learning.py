@@ -1,7 +1,5 @@
 """What the learned strengths say of wrong labels, as a number; whether it is a good one is the benchmark's business."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,8 +28,7 @@ def test_separation_is_the_share_of_pairs_in_the_right_order(tmp_path: Path) -> 
     """AUROC by its definition, over all pairs of a wrong and a right label."""
     train(TrainConfig(task="digits_flip_noise", method="meta_icda", model="mlp", epochs=1, out=str(tmp_path)))
     _, task, (network,), method = meta_learning.load_folder(tmp_path)
-    numbers = meta_learning._numbers(task, network, method)  # type: ignore[arg-type]
-    assert task.train.clean_targets is not None
+    numbers = meta_learning._numbers(task, network, method)
     wrong = task.train.targets != task.train.clean_targets
     found = asdict(noise_separation(tmp_path))
     for name, value in numbers.items():
@@ -63,5 +60,4 @@ def test_the_command_runs_every_method_on_every_task_and_writes_both_files(
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_has_metadata_of_every_class(name: str) -> None:
     metadata = create_task(name).metadata
-    assert metadata is not None
     assert int(torch.bincount(metadata.targets).min()) > 0

@@ -1,7 +1,5 @@
 """The comparison with other packages: what is measured, what is a feature, and what happens where one is not installed."""
 
-from __future__ import annotations
-
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -63,14 +61,11 @@ def test_a_package_that_is_missing_is_a_row_that_says_so_and_is_measured_once_it
 @pytest.mark.parametrize("name", ["lr", "lr_groups", "hgb_groups", "icda", "icda_24", "icda_groups"])
 def test_a_method_learns_more_than_chance(name: str) -> None:
     row = bench.measure("blobs", 0, name, part(0), part(1))
-    assert row.accuracy is not None
     assert row.accuracy > 0.7
 
 
 def test_groups_lift_the_worst_group_of_a_planted_correlation() -> None:
     plain, given = (bench.measure("blobs", 0, name, part(0), part(1)) for name in ("lr", "icda_groups"))
-    assert plain.worst_group is not None
-    assert given.worst_group is not None
     assert given.worst_group > plain.worst_group + 0.1
 
 
@@ -78,7 +73,6 @@ def test_groups_lift_the_worst_group_of_a_planted_correlation() -> None:
 def test_fairlearn_is_given_the_groups(name: str) -> None:
     pytest.importorskip("fairlearn")
     row = bench.measure("blobs", 0, name, part(0), part(1))
-    assert row.worst_group is not None
     assert row.worst_group > 0.4
 
 

@@ -1,7 +1,5 @@
 """The comparison of selection rules: what each takes, and what it is compared with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cells on Ray come to what they come to here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +23,5 @@ def test_cells_run_on_ray(tmp_path: Path) -> None:
     for number, cell in enumerate(good):
         here = run_cell(replace(cell, out=f"{tmp_path}/here{{seed}}")).result
         there = outcomes[number].result
-        assert here is not None
-        assert there is not None
         assert there["metrics"] == here["metrics"]
     assert all(run_cell(cell).seconds == 0 for cell in good)

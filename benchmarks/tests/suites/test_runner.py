@@ -1,7 +1,5 @@
 """A grid keeps its ledger as it goes, counts its time, and refuses early what cannot work."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

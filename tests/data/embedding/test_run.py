@@ -56,7 +56,7 @@ def table(tmp_path: Path) -> Path:
 def test_every_row_belongs_to_its_image(folder: Path, tmp_path: Path) -> None:
     result = embed(read_samples(folder), Means(), tmp_path / "f.npz", batch_size=3)
     assert len(result) == 40
-    for features, name, label in zip(result.features, result.id, result.y, strict=True):  # type: ignore[arg-type]
+    for features, name, label in zip(result.features, result.id, result.y, strict=True):
         np.testing.assert_allclose(features, decode_image(folder / name, 8).mean((0, 1)), rtol=1e-5)
         assert name.startswith(label)
     assert result.features.dtype == np.float32

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +84,7 @@ def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch: p
         def __init__(self, C: float, **options: object) -> None:
             self.shares = (1.0, 0.5) if C == 0.01 else (0.7, 0.7)
 
-        def fit(self, *arguments: object, **options: object) -> Answers:
+        def fit(self, *arguments: object, **options: object) -> "Answers":
             return self
 
         def predict(self, features: np.ndarray) -> np.ndarray:

@@ -1,7 +1,5 @@
 """Heads on long-tailed features: the closed form is its formula, and what lies between two heads has both as limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The table of long-tailed features grows row by row, chooses on validation data alone, and says what a seed is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +46,7 @@ def test_the_choice_is_made_on_validation_data(tmp_path: Path) -> None:
     data = made_up(tmp_path, 0, tmp_path)
 
     class Pretended(Heads):
-        def fit(self, row: str, choice: float):  # type: ignore[no-untyped-def]
+        def fit(self, row: str, choice: float):
             """One head is right on validation data and wrong on test data, the other the other way round."""
 
             def logits(features: np.ndarray) -> np.ndarray:
@@ -68,7 +66,7 @@ def test_a_fixed_training_part_is_fitted_once_for_all_seeds(tmp_path: Path, monk
     fitted = []
 
     class Counting(Heads):
-        def fit(self, row: str, choice: float):  # type: ignore[no-untyped-def]
+        def fit(self, row: str, choice: float):
             fitted.append(choice)
             return super().fit(row, choice)
 
