@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +23,12 @@ from icda.heads.solver import fit_head
 from icda.heads.spreading import ClassLogits
 from icda_bench.markdown import markdown
 from icda_bench.options import Root, check_names
-from icda_bench.rows import read_table, write_rows
+from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.cases import Case
 from icda_bench.studies.verdicts.judge import HARMFUL
 from icda_bench.studies.verdicts.methods import MAX_ITER, TOL, judge
 from icda_bench.studies.verdicts.plans import plans_of
-from icda_bench.studies.verdicts.run import ALL, planted_cases
+from icda_bench.studies.verdicts.run import ALL, planted_cases, run_rows
 
 ANSWERS = (12, 24, 48, 96, 192)
 DOZEN = 12
@@ -75,13 +75,7 @@ def run(options: Arguments) -> None:
         name: [plan for plan in plans_of(name) if plan.attribute and plan.size <= 5000][: options.cases]
         for name in options.pools or ALL
     }
-    done: list[dict[str, Any]] = [*read_table(options.out)]
-    known = {(row["pool"], int(row["seed"])) for row in done}
-    for case in planted_cases(data_root(options.root), options.cache, plans):
-        if (case.plan.pool, case.plan.seed) not in known:
-            done += [{**asdict(case.plan), "kind": case.plan.kind, **row} for row in case_rows(case)]
-            write_rows(options.out, done)
-            print(f"{case.plan.pool} {case.plan.seed}: {case.plan.kind}")
+    run_rows(options.out, planted_cases(data_root(options.root), options.cache, plans), case_rows)
     print(share_table(options.out), person_table(options.out), sep="\n\n")
     if options.figure is not None:
         draw_curve(options.out, options.figure)

@@ -29,7 +29,7 @@ JTT_WEIGHT = 5.0  # how often a sample counts that a head which has not seen it 
 MAX_ITER, TOL = 100, 1e-3
 
 
-def fit_rows(case: Case, names: tuple[str, ...] = ()) -> dict[str, object]:
+def fit_row(case: Case, names: tuple[str, ...] = ()) -> dict[str, object]:
     """Accuracy and worst group of every method in one row, and what the audit said and did."""
     mean, scale = weighted_moments(case.features, np.ones(len(case.targets)))
     features, test = (
