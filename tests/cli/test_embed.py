@@ -53,17 +53,6 @@ def test_a_table_of_texts_becomes_sentence_embeddings(icda: Any, reviews: str) -
     assert features[0] @ features[1] > features[0] @ features[3]
 
 
-def test_what_is_there_is_refused_and_resume_shows_it(icda: Any, photos: str) -> None:
-    words = ("embed", photos, "--image-size", 32)
-    assert icda(*words).code == 0
-    answer = icda(*words)
-    assert (answer.code, answer.err) == (
-        1,
-        "icda: features.npz is there already: delete it, or choose another --out.\n",
-    )
-    assert icda(*words, "--resume").code == 0
-
-
 def test_an_unreadable_image_is_named_or_skipped(icda: Any, photos: str) -> None:
     Path(photos, "cat", "2.png").write_bytes(b"no image")
     answer = icda("embed", photos, "--image-size", 32)

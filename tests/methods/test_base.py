@@ -35,11 +35,6 @@ def test_the_default_step_is_one_step_of_plain_descent(model: FeatureClassifier)
     assert result.extra == {}
 
 
-def test_the_default_prediction_is_the_plain_classifier(model: FeatureClassifier) -> None:
-    inputs = torch.randn(2, 4)
-    assert torch.equal(Method().predict([model], inputs), model(inputs).logits)
-
-
 def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_otherwise(model: FeatureClassifier) -> None:
     method, context = Method(), make_context(model, rate=0.5)
     assert method.stages(7) == [Stage(7)]
@@ -49,13 +44,6 @@ def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_other
     for hook in (method.on_stage_start, method.on_epoch_start, method.on_epoch_end):
         assert hook(context) is None
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-
-
-def test_the_context_shows_the_first_network_its_head_and_the_rate(model: FeatureClassifier) -> None:
-    context = make_context(model, rate=0.5)
-    assert context.network is model
-    assert context.head is model.head
-    assert context.learning_rate == 0.5
 
 
 def test_the_setup_tells_counts_of_classes_and_groups() -> None:

@@ -154,14 +154,6 @@ def test_a_short_batch_of_single_samples_is_one_step() -> None:
     assert complete
 
 
-def test_logits_stand_in_the_order_of_the_batch() -> None:
-    model = make_model()
-    wanted = model(INPUTS).logits.detach()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    result = Fish(SETUP).step(BATCH, make_context(model, optimizer))
-    torch.testing.assert_close(result.logits, wanted)
-
-
 def test_token_ids_in_a_dict_are_cut_by_domain_too() -> None:
     model = create_model("bag_of_words", 2, ())
     ids = torch.randint(1, 100, (12, 4))

@@ -68,14 +68,6 @@ def test_weights_of_the_second_environment_follow_the_rule(ratio: float, balance
         assert float(found[own].sum()) == pytest.approx(1 if balanced else int(own.sum()))
 
 
-def test_the_less_a_label_is_believed_the_more_often_its_sample_is_drawn() -> None:
-    probabilities = torch.rand(50)
-    weights = environment_weights(probabilities, torch.zeros(50, dtype=torch.long))
-    assert torch.equal(weights.argsort(), probabilities.argsort(descending=True))
-    hard, easy = weights.sort().values[40:], weights.sort().values[:40]
-    assert float(hard.mean() / easy.mean()) == pytest.approx(4, rel=0.35)  # a mean of powers, not the power of a mean
-
-
 def test_samples_that_are_believed_alike_are_drawn_alike() -> None:
     weights = environment_weights(torch.full((10,), 0.7), torch.arange(10) // 5)
     torch.testing.assert_close(weights, torch.full((10,), 0.2, dtype=torch.float64))

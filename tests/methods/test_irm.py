@@ -135,12 +135,6 @@ def test_the_product_of_half_batches_is_an_unbiased_square() -> None:
     )
 
 
-def test_domains_of_equal_size_without_penalty_are_plain_cross_entropy() -> None:
-    output, batch = make_batch([0, 1, 2, 3, 0, 1])
-    found = IRM(SETUP, penalty=0.0, anneal_steps=0).loss(output, batch, make_context())
-    torch.testing.assert_close(found, F.cross_entropy(output.logits, batch.targets), rtol=1e-14, atol=0)
-
-
 def test_half_precision_is_computed_in_single() -> None:
     output, batch = make_batch()
     halved = Output(output.features.half(), output.logits.detach().half())

@@ -41,26 +41,19 @@ def context_of(model: FeatureClassifier, **settings: Any) -> Context:
 
 
 class LearnedWeights(MetaLearner):
-    """Cross entropy with a learned weight for each class; remembers what it was asked to do."""
+    """Cross entropy with a learned weight for each class."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.class_weights = torch.ones(CLASSES, requires_grad=True)
-        self.calls: list[str] = []
-
-    def observe(self, output: Any, batch: Batch, context: Context) -> None:
-        self.calls.append("observe")
 
     def outer(self, output: Any, batch: Batch, context: Context) -> Outer:
-        self.calls.append("outer")
         return Outer([self.class_weights], lambda logits, weight: self._loss(logits, batch.targets))
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        self.calls.append("correct")
         self.class_weights = (tensors[0] - gradients[0]).detach().requires_grad_()
 
     def loss(self, output: Any, batch: Batch, context: Context) -> Tensor:
-        self.calls.append("loss")
         return self._loss(output.logits, batch.targets)
 
     def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -70,12 +63,6 @@ class LearnedWeights(MetaLearner):
 @pytest.fixture
 def model() -> FeatureClassifier:
     return create_model("mlp", CLASSES, (1, 8, 8), hidden=5)
-
-
-def test_a_step_observes_looks_ahead_corrects_and_only_then_computes_its_loss(model: FeatureClassifier) -> None:
-    learner = LearnedWeights()
-    learner.step(batch(1), context_of(model))
-    assert learner.calls == ["observe", "outer", "correct", "loss"]
 
 
 def test_a_step_reports_the_metadata_loss_of_the_virtual_network(model: FeatureClassifier) -> None:

@@ -131,19 +131,6 @@ class Curved(nn.Module):
         return self.hidden(embedded).tanh()
 
 
-def test_tensors_are_mixed_before_the_encoder() -> None:
-    model = FeatureClassifier(Curved(text=False), nn.Linear(6, 3)).double()
-    inputs, mix = (
-        torch.randn(5, 4, dtype=torch.float64),
-        draw_mix(torch.ones(5, 5, dtype=torch.bool), 2.0, generator(1)),
-    )
-    found = mixed_logits(make_context(model), inputs, mix)
-    for i in range(5):
-        share = float(mix.share[i])
-        one = share * inputs[i] + (1 - share) * inputs[mix.partner[i]]
-        torch.testing.assert_close(found[i], model(one[None]).logits[0])
-
-
 def test_features_of_token_ids_are_mixed_between_encoder_and_head() -> None:
     model = FeatureClassifier(Curved(text=True), nn.Linear(6, 3)).double()
     inputs = {"input_ids": torch.randint(9, (5, 4))}

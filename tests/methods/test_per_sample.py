@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.methods import METHODS, Setup, create_method
 from icda.methods.create import method_class
-from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows, write_rows
+from icda.methods.per_sample import PerSample, label_probability, over_training_set, write_rows
 from support import make_context, make_network
 
 SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
@@ -35,14 +34,6 @@ def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name: str) -> N
         restored.load_state_dict(method.state_dict())
         for kept in method.per_sample:
             assert torch.equal(getattr(restored, kept), getattr(method, kept))
-
-
-def test_a_batch_reads_and_writes_its_own_rows() -> None:
-    values, batch = torch.zeros(6), Batch(None, torch.zeros(2), None, torch.tensor([4, 1]))
-    write_rows(values, batch.index, torch.tensor([1.0, 2.0]))
-    assert values.tolist() == [0, 2, 0, 0, 1, 0]
-    found = rows(values, batch, torch.zeros(0, dtype=torch.float64))
-    assert (found.tolist(), found.dtype) == ([1, 2], torch.float64)
 
 
 def written_on_rank(rank: int) -> Tensor:

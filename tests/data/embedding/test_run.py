@@ -210,13 +210,6 @@ def texts(count: int) -> Samples:
     return Samples("text", [f"text {k}" for k in range(count)], range(count))
 
 
-def test_chunks_cover_every_row_once() -> None:
-    size = 2 * CHUNK_BATCHES
-    rows = [row for chunk, _ in PLAN.chunks(texts(2 * size + 1)) for row in chunk]
-    assert rows == list(range(2 * size + 1))
-    assert len(PLAN.chunks(texts(2 * size + 1))) == 3
-
-
 def test_a_digest_stands_for_inputs_and_settings() -> None:
     digest = PLAN.chunks(texts(3))[0][1]
     assert PLAN.chunks(texts(3))[0][1] == digest
