@@ -64,6 +64,16 @@ def run_on_ranks(
     return run
 
 
+@pytest.fixture(scope="module")
+def ray_engine() -> Iterator[Any]:
+    """A Ray of two processes for all tests of a file, commands with `--on ray` included: they use the one that is there."""
+    pytest.importorskip("ray")
+    from icda.engines import OnRay
+
+    with OnRay(jobs=2) as engine:
+        yield engine
+
+
 # No sandbox, as containers have none, and no calls of its own.
 BROWSER_ARGUMENTS = (
     "--headless",

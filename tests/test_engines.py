@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,6 @@ from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import LinearHead, fit_head
 from icda.serving.model import load
-
-
-@pytest.fixture(scope="module")
-def ray_engine() -> Iterator[OnRay]:
-    pytest.importorskip("ray")
-    with OnRay(jobs=2) as engine:
-        yield engine
 
 
 @pytest.fixture

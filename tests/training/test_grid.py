@@ -90,19 +90,6 @@ def config(tmp_path: Path) -> TrainConfig:
     return TrainConfig(task="digits_lt", method="cross_entropy", model="linear", epochs=2, out=str(tmp_path / "cell"))
 
 
-def test_a_finished_cell_is_read(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run_cell(config)
-    assert first.seconds > 0
-
-    def forbidden(*_: Any, **__: Any) -> None:
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(grid, "train", forbidden)
-    again = run_cell(config)
-    assert again.seconds == 0
-    assert again.result["metrics"] == first.result["metrics"]
-
-
 def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
     config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
