@@ -24,13 +24,6 @@ def part(seed: int, rows: int = 300) -> FeaturePart:
     return FeaturePart(features, targets, {GROUP: attribute})
 
 
-def test_the_worst_group_is_the_lowest_of_the_pairs_of_class_and_attribute() -> None:
-    test = part(0)
-    predicted = test.attributes[GROUP]  # right exactly where attribute and class agree
-    assert bench.worst(predicted, test) == 0
-    assert bench.worst(test.targets, test) == 1
-
-
 def test_under_group_weights_every_pair_counts_alike() -> None:
     train = part(0)
     masses = np.bincount(train.groups(GROUP), group_weights(train))

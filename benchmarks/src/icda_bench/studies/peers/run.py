@@ -17,7 +17,7 @@ from icda.data.registry import data_root
 from icda_bench.markdown import grouped, markdown, spread
 from icda_bench.options import Root, check_names
 from icda_bench.rows import fill
-from icda_bench.studies.features import FeaturePart
+from icda_bench.studies.features import FeaturePart, worst_group
 from icda_bench.studies.peers.methods import METHODS, Method, installed
 from icda_bench.studies.peers.sets import GROUP, SETS
 
@@ -86,19 +86,14 @@ def measure(data: str, seed: int, name: str, train: FeaturePart, test: FeaturePa
         predict = method.fit(train, seed)
         seconds = time.perf_counter() - start
     predicted = predict(test)
+    hits = predicted == test.targets
     return replace(
         row,
-        accuracy=round(float(np.mean(predicted == test.targets)), 4),
+        accuracy=round(float(hits.mean()), 4),
         balanced_accuracy=round(float(balanced_accuracy_score(test.targets, predicted)), 4),
-        worst_group=round(worst(predicted, test), 4),
+        worst_group=round(worst_group(hits, test.groups(GROUP)), 4),
         seconds=round(seconds, 2),
     )
-
-
-def worst(predicted: np.ndarray, test: FeaturePart) -> float:
-    """Accuracy in the pair of class and attribute that fares worst."""
-    groups = test.groups(GROUP)
-    return min(float((predicted == test.targets)[groups == group].mean()) for group in np.unique(groups))
 
 
 def peers_table(rows: list[PeerRow], figure: str) -> str:
