@@ -108,9 +108,10 @@ def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(
     path = tmp_path / "a.csv"
     earlier = replace(run_cells("small", 0, ["ce"], Path(), Path())[0], accuracy=0.123, commit="earlier")
     write_rows(path, [earlier])
-    cells = run.run_table(path, Path(), Path(), sets=["small"], methods=["ce"], seeds=1, report=lambda text: None)
+    options = run.Arguments(("small",), ("ce",), seeds=1, jobs=1, out=path)
+    cells = run.run_table(options)
     assert [cell.selection for cell in cells] == [BY_ACCURACY, BY_CLASS]
     assert cells[0] == earlier
     assert read_rows(path, EmbeddingsRow) == cells
     monkeypatch.setattr(run, "run_cells", lambda *_: pytest.fail("ran a finished cell"))
-    assert run.run_table(path, Path(), Path(), sets=["small"], methods=["ce"], seeds=1) == cells
+    assert run.run_table(options) == cells
