@@ -132,14 +132,13 @@ def _fit_with_answers(train: FeaturePart, seed: int, answers: int) -> Predict:
 
 GROUPS = "all groups"
 ATTRIBUTE = "the attribute"
-BALANCED = {"class_weight": "balanced"}
 METHODS: dict[str, Method] = {
     "lr": Method("LogisticRegression", _fit_logistic),
-    "lr_balanced": Method("LogisticRegression, balanced", partial(_fit_logistic, **BALANCED)),
+    "lr_balanced": Method("LogisticRegression, balanced", partial(_fit_logistic, class_weight="balanced")),
     "lr_cv": Method("LogisticRegressionCV, balanced", _fit_logistic_cv),
     "lr_groups": Method("LogisticRegression, group weights", _fit_weighted_logistic, GROUPS),
     "hgb": Method("HistGradientBoosting", _fit_boosting),
-    "hgb_balanced": Method("HistGradientBoosting, balanced", partial(_fit_boosting, **BALANCED)),
+    "hgb_balanced": Method("HistGradientBoosting, balanced", partial(_fit_boosting, class_weight="balanced")),
     "hgb_groups": Method("HistGradientBoosting, group weights", partial(_fit_boosting, weigh=group_weights), GROUPS),
     "thresholds": Method(
         "fairlearn ThresholdOptimizer",
