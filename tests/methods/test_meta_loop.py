@@ -166,26 +166,6 @@ def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead: Any, dropo
     assert not torch.equal(before, meta.method.strength_network.layers[-1].weight)
 
 
-def test_the_fast_path_for_embeddings_is_exact() -> None:
-    """With nothing but a head to train, "head" is "full", at the cost of no encoder."""
-    torch.manual_seed(0)
-    full_model = create_model("linear", CLASSES, (8,)).double()
-    head_model = copy.deepcopy(full_model)
-    learners = []
-    for model, lookahead in ((full_model, "full"), (head_model, "head")):
-        torch.manual_seed(1)
-        meta = learner(model, lookahead=lookahead)
-        meta.method.double()
-        learners.append(meta)
-    for k in range(3):
-        (inputs, targets), (meta_inputs, meta_targets) = pair(k), pair(100 + k)
-        for meta in learners:
-            meta.step((inputs.double(), targets), (meta_inputs.double(), meta_targets), progress=0.5)
-    torch.testing.assert_close(head_model.head.weight, full_model.head.weight, rtol=1e-10, atol=1e-12)
-    for mine, other in zip(*(meta.method.strength_network.parameters() for meta in learners), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.parametrize("batch", [{"input_ids": torch.zeros(2, 4), "labels": torch.zeros(2)}, [torch.zeros(2, 4)]])
 def test_a_batch_that_is_no_pair_is_refused_in_a_sentence(batch: Any) -> None:
     from icda.methods.meta_loop import _as_batch
