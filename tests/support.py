@@ -1,4 +1,4 @@
-"""What tests of several rooms make or read: contexts, small networks, batches, tables of a page. Fixtures: conftest.py."""
+"""What tests of several rooms make or read: contexts, small networks, batches, photos, tables of a page."""
 
 import copy
 import importlib.util
@@ -8,8 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -176,6 +178,20 @@ def column(page: Any, table: str, position: int) -> list[str]:
              .map(row => row.cells[position].textContent.trim())""",
         [table, position],
     )
+
+
+def write_photos(
+    folder: Path, samples: int = 48, seed: int = 0, classes: bool = True, names: tuple[str, str] = ("red", "blue")
+) -> Path:
+    """Noise that is red in one class and blue in the other; without classes in no folder, or one that says nothing."""
+    generator = np.random.default_rng(seed)
+    for row in range(samples):
+        pixels = generator.integers(0, 90, (40, 32, 3), dtype=np.uint8)
+        pixels[:, :, 2 * (row % 2)] += 150
+        place = folder / (names[row % 2] if classes else ("here" if row % 3 else "."))
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(place / f"{row:03d}.png")
+    return folder
 
 
 def load_module(file: Path, name: str) -> ModuleType:
