@@ -99,7 +99,7 @@ browser:
 # The lowest versions that pyproject.toml allows, in an environment of their own. On Linux torch of that age needs its CUDA
 # libraries even to be imported: about 5 GB on the disk.
 LOWEST := .venv-lowest
-CORE_TESTS := tests/losses tests/statistics tests/strength tests/linear tests/estimators tests/meta
+CORE_TESTS := tests/functional tests/losses tests/statistics tests/heads tests/estimators tests/meta
 
 $(LOWEST)/.installed: pyproject.toml tools/lowest_versions.py | $(BIN)/python
 	@echo "Installing the lowest versions pyproject.toml allows into $(LOWEST) ..."

@@ -31,8 +31,6 @@ def ask_rank() -> Iterator[Callable[[int, dict[str, Any]], IO[str]]]:
                 text=True,
             )
         questions, answers = parents[rank].stdin, parents[rank].stdout
-        assert questions is not None
-        assert answers is not None
         print(json.dumps(request), file=questions, flush=True)
         return answers
 
@@ -64,6 +62,16 @@ def run_on_ranks(
         return [torch.load(folder / f"rank{rank}.pt") for rank in ranks]
 
     return run
+
+
+@pytest.fixture(scope="module")
+def ray_engine() -> Iterator[Any]:
+    """A Ray of two processes for all tests of a file, commands with `--on ray` included: they use the one that is there."""
+    pytest.importorskip("ray")
+    from icda.engines import OnRay
+
+    with OnRay(jobs=2) as engine:
+        yield engine
 
 
 # No sandbox, as containers have none, and no calls of its own.

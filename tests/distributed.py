@@ -31,8 +31,6 @@ TIMEOUT = 120  # seconds until a rank that waits for another is ended
 
 def call(file: str, function: str, rank: int, world_size: int, folder: Path) -> None:
     spec = importlib.util.spec_from_file_location("worker", file)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     dist.init_process_group(
@@ -64,7 +62,7 @@ def call_in_fork(rank: int, environment: dict[str, str], folder: str, **request:
         os.environ.update(environment)
         np.random.seed()  # a seed by chance, as in a process that was not forked; Python's generator does so itself
         torch.seed()
-        call(rank=rank, folder=Path(folder), **request)  # type: ignore[arg-type]
+        call(rank=rank, folder=Path(folder), **request)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""What tests of several rooms make or read: contexts, small networks, batches, tables of a page. Fixtures: conftest.py."""
+"""What tests of several rooms make or read: contexts, small networks, batches, photos, tables of a page."""
 
 import copy
 import importlib.util
@@ -8,8 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -50,8 +52,6 @@ def make_context(
 def batches_of(inputs: Tensor | None = None, targets: Tensor | None = None, groups: Any = None) -> Iterator[Batch]:
     for rows in torch.arange(0 if inputs is None else len(inputs)).split(7):
         if len(rows):
-            assert inputs is not None
-            assert targets is not None
             yield Batch(inputs[rows], targets[rows], None if groups is None else groups[rows], rows)
 
 
@@ -180,11 +180,23 @@ def column(page: Any, table: str, position: int) -> list[str]:
     )
 
 
+def write_photos(
+    folder: Path, samples: int = 48, seed: int = 0, classes: bool = True, names: tuple[str, str] = ("red", "blue")
+) -> Path:
+    """Noise that is red in one class and blue in the other; without classes in no folder, or one that says nothing."""
+    generator = np.random.default_rng(seed)
+    for row in range(samples):
+        pixels = generator.integers(0, 90, (40, 32, 3), dtype=np.uint8)
+        pixels[:, :, 2 * (row % 2)] += 150
+        place = folder / (names[row % 2] if classes else ("here" if row % 3 else "."))
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(place / f"{row:03d}.png")
+    return folder
+
+
 def load_module(file: Path, name: str) -> ModuleType:
     """The module in a file that no package holds, such as a tool's."""
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)

@@ -1,7 +1,5 @@
 """What a user can make or call says of each argument what it is, and of what comes back its shape."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,6 @@ from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import LinearHead, fit_head
 from icda.serving.model import load
-
-
-@pytest.fixture(scope="module")
-def ray_engine() -> Iterator[OnRay]:
-    pytest.importorskip("ray")
-    with OnRay(jobs=2) as engine:
-        yield engine
 
 
 @pytest.fixture
@@ -73,7 +65,7 @@ def test_results_come_in_the_order_of_the_items(ray_engine: OnRay) -> None:
 def test_ray_finds_the_head_of_one_process(files: tuple[Path, Path], ray_engine: OnRay, name: str) -> None:
     blocks = find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90)
     assert [len(block) for block in blocks] == [90, 90, 90, 90, 40]
-    settings = LossSettings(name)  # type: ignore[arg-type]
+    settings = LossSettings(name)
     heads = [fit_blocks(list(blocks), settings, engine) for engine in (Here(), ray_engine)]
     np.testing.assert_allclose(heads[0].weight, heads[1].weight, atol=1e-9)
     assert heads[0].iterations == heads[1].iterations

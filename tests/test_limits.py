@@ -63,7 +63,7 @@ def peak(work: object) -> int:
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=r"GiB of memory"):
-            work()  # type: ignore[operator]
+            work()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -91,7 +91,7 @@ def test_group_dro_follows_the_released_update_over_50_steps() -> None:
         q = [value / sum(q) for value in q]
         wanted = sum(value * mean for value, mean in zip(q, means, strict=True))
         batch = Batch(logits, targets, groups, torch.arange(16))
-        found = method.loss(Output(logits, logits), batch, context)  # type: ignore[arg-type]
+        found = method.loss(Output(logits, logits), batch, context)
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
         slopes = [torch.autograd.grad(value, [logits])[0] for value in (found, wanted)]
         torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-12, atol=1e-12)

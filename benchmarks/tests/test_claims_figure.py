@@ -1,7 +1,5 @@
 """The figure of the paper's claims has the ledgers' leads and the table's verdicts."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

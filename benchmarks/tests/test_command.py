@@ -23,8 +23,7 @@ def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
     ways = ["mlp step", "head", "head, N x C x A"]
     assert [row["what"] for row in rows] == [*ways, *ways, "head", "head, no logits"]
     for row in rows:
-        ratio = float(row["ratio"])
-        assert (f"{ratio:.3f}" if ratio < 2 else f"{ratio:.2f}") in answer.text
+        assert f"| {row['method_ms']} | {row['ratio']} |" in answer.text
 
 
 @pytest.mark.parametrize("name", command.BENCHES)

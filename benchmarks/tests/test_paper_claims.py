@@ -1,7 +1,5 @@
 """The table of the paper's claims says what the ledgers say, and the pages around it agree with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ from icda_bench import paper_claims
 from icda_bench.ledger import read_ledger
 from icda_bench.paper_claims import claims_table, load_claims
 from icda_bench.rows import append_rows
-from icda_bench.studies.tail_features.run import TailRow
+from icda_bench.studies.tail_features import TailRow
 from icda_bench.suites.suite import SUITES, load_suite
 from icda_bench.suites.suite_table import column_lines, suite_rows
 

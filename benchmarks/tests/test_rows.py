@@ -1,7 +1,5 @@
 """Rows in CSV files: they come back as they were, and a study goes on where it stopped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

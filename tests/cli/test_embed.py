@@ -3,19 +3,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from icda.data.embedding import load_features
+from support import write_photos
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> str:
-    """Six pictures of noise in two classes, below the folder in which the command runs."""
-    for k in range(6):
-        path = tmp_path / "photos" / ("cat", "dog")[k % 2] / f"{k}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.random.default_rng(k).integers(0, 256, (20, 24, 3), dtype=np.uint8)).save(path)
-    return "photos"
+    """Below the folder in which the command runs."""
+    return write_photos(tmp_path / "photos", 6, names=("cat", "dog")).name
 
 
 @pytest.fixture
@@ -53,27 +49,16 @@ def test_a_table_of_texts_becomes_sentence_embeddings(icda: Any, reviews: str) -
     assert features[0] @ features[1] > features[0] @ features[3]
 
 
-def test_what_is_there_is_refused_and_resume_shows_it(icda: Any, photos: str) -> None:
-    words = ("embed", photos, "--image-size", 32)
-    assert icda(*words).code == 0
-    answer = icda(*words)
-    assert (answer.code, answer.err) == (
-        1,
-        "icda: features.npz is there already: delete it, or choose another --out.\n",
-    )
-    assert icda(*words, "--resume").code == 0
-
-
 def test_an_unreadable_image_is_named_or_skipped(icda: Any, photos: str) -> None:
-    Path(photos, "cat", "2.png").write_bytes(b"no image")
+    Path(photos, "cat", "002.png").write_bytes(b"no image")
     answer = icda("embed", photos, "--image-size", 32)
     assert answer.code == 1
-    assert "photos/cat/2.png" in answer.err
+    assert "photos/cat/002.png" in answer.err
     assert "--skip-unreadable" in answer.err
     answer = icda("embed", photos, "--image-size", 32, "--skip-unreadable", "--resume")
     assert answer.code == 0
-    assert "1 unreadable, left out and listed in the file as 'skipped':\n  cat/2.png\n" in answer.out
-    assert load_features("features.npz").skipped.tolist() == ["cat/2.png"]
+    assert "1 unreadable, left out and listed in the file as 'skipped':\n  cat/002.png\n" in answer.out
+    assert load_features("features.npz").skipped.tolist() == ["cat/002.png"]
 
 
 def test_images_without_classes_are_embedded_on_request(icda: Any, photos: str) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import icda as package
+from support import write_photos
 
 
 @pytest.fixture
@@ -101,14 +101,7 @@ def test_the_table_to_predict_is_not_overwritten(icda: Any, table: str) -> None:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    generator = np.random.default_rng(0)
-    for row in range(40):
-        pixels = generator.integers(0, 90, (24, 24, 3), dtype=np.uint8)
-        pixels[:, :, 2 * (row % 2)] += 150
-        folder = tmp_path / "photos" / ("red", "blue")[row % 2]
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(folder / f"{row}.png")
-    return tmp_path / "photos"
+    return write_photos(tmp_path / "photos", 40)
 
 
 def test_one_class_is_refused_before_anything_is_embedded(icda: Any, photos: Path) -> None:

@@ -95,17 +95,6 @@ def test_a_table_of_texts_with_groups_is_trained_on(icda: Any) -> None:
     assert result["metrics"]["worst_group_accuracy"] == 1.0
 
 
-def test_an_unreadable_picture_is_named(icda: Any) -> None:
-    for number in range(10):
-        for kind in ("dark", "light"):
-            picture(Path("pictures") / kind / f"{number}.png", 7)
-    Path("pictures/dark/3.png").write_text("not a picture")
-    answer = icda("train", "--data", "pictures", "--image-size", 8, "--model", "small_cnn", "--epochs", 1)
-    assert answer.code == 1
-    assert "cannot read the image pictures/dark/3.png" in answer.err
-    assert "Traceback" not in answer.err
-
-
 def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda: Any) -> None:
     words = ["train", "--epochs", 1, "--out", "run"]
     assert icda(*words).code == 0
@@ -207,15 +196,3 @@ def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda: Any
 def test_tune_without_a_space_or_with_no_trials_is_refused(icda: Any) -> None:
     assert "--space is empty" in icda(*WORDS).err
     assert "--trials must be at least 1" in icda(*WORDS, "--trials", 0, "--space", "beta=0:1").err
-
-
-def test_tune_without_validation_data_is_refused(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    from icda.data import create_task
-    from icda.training import tuning as tune
-
-    monkeypatch.setattr(tune, "load_task", lambda config: replace(create_task(config.task), validation=None))
-    answer = icda(*WORDS, "--space", "beta=0:1")
-    assert answer.code == 1
-    assert "no validation split, and test data must not choose" in answer.text

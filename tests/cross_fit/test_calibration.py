@@ -1,7 +1,5 @@
 """Calibration against SciPy's optimiser, and its limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Verdicts on networks: what made-up answers are called, and whether labels can be read where networks contradict them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Held-out networks: who learns from whom, which labels flip, and that ranks and resumption change nothing."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable
@@ -66,7 +64,7 @@ def balanced_loss(model: nn.Module, rows: list[int], labels: list[int]) -> Tenso
         own = [i for i in rows if labels[i] == c]
         if own:
             means.append(sum(F.cross_entropy(model(INPUTS[[i]]).logits, torch.tensor([c])) for i in own) / len(own))
-    return sum(means) / len(means)  # type: ignore[return-value]
+    return sum(means) / len(means)
 
 
 @pytest.mark.parametrize("folds", [2, 3])
@@ -137,10 +135,7 @@ def test_a_network_with_too_few_samples_takes_no_step_and_the_others_do() -> Non
     rows = torch.cat([(held.fold == 0).nonzero().flatten()[:4], (held.fold == 1).nonzero().flatten()[:1]])
     before = copy.deepcopy(models)
     held.step(batch_of(rows), models, models, applier(models), 0)
-    moved = [
-        not torch.equal(old.head.weight, new.head.weight)
-        for old, new in zip(before, models, strict=True)  # type: ignore[arg-type]
-    ]
+    moved = [not torch.equal(old.head.weight, new.head.weight) for old, new in zip(before, models, strict=True)]
     assert moved == [False, True]  # network 0 may learn from fold 1 alone, of which there is one sample
 
 
@@ -274,7 +269,6 @@ def test_repeats_count_the_same_and_the_last_one_is_kept_beside_their_mean() -> 
     mean = None
     for number, logits in enumerate(answers):
         mean = averaged(mean, HeldOut(logits, targets, 0.5 + 0.1 * number), number)
-    assert mean is not None
     for i in range(3):
         for c in range(2):
             expected = sum(float(logits[i, c]) for logits in answers) / 3

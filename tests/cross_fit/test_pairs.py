@@ -1,7 +1,5 @@
 """Evidence on two classes: figures against oracles, and what a shortcut, noise and overlap look like."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

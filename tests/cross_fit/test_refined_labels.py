@@ -1,7 +1,5 @@
 """Refined labels: against a model whose truth is known, limits, and the protection of rare classes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Twin heads against the rule written out in float64, sample by sample."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -128,7 +126,6 @@ def test_samples_outside_the_mask_train_nothing_and_hear_both_heads() -> None:
 def test_cuts_take_as_many_of_larger_classes_keep_what_is_scarce_and_differ() -> None:
     targets = torch.cat([torch.full((count,), k) for k, count in enumerate([500, 40, 5])])
     masks = even_cuts(targets, cuts=4, ratio=2, fewest=15)
-    assert masks is not None
     for cut in masks.T:
         assert torch.bincount(targets[cut]).tolist() == [80, 40, 5]
     assert len({tuple(cut.tolist()) for cut in masks.T}) == 4
@@ -141,7 +138,6 @@ def test_pairs_with_cuts_of_their_own_are_those_of_one_pair_each() -> None:
     targets = torch.cat([torch.zeros(60), torch.ones(10)]).long()
     features = torch.randn(70, 3, generator=generator) + 2 * targets[:, None]
     masks = even_cuts(targets, cuts=2, ratio=2)
-    assert masks is not None
     outside = ~masks[:, 0]
     changed = torch.where(outside, 1 - targets, targets)
     before = twin_margins(features, targets, 2, 3, SETTINGS, masks)

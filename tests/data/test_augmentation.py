@@ -88,7 +88,7 @@ def moved(pixels: np.ndarray, source: object) -> list[list[int]]:
     for y in range(height):
         row = []
         for x in range(width):
-            from_x, from_y = (math.floor(v) for v in source(x + 0.5, y + 0.5))  # type: ignore[operator]
+            from_x, from_y = (math.floor(v) for v in source(x + 0.5, y + 0.5))
             inside = 0 <= from_x < width and 0 <= from_y < height
             row.append(int(pixels[from_y, from_x]) if inside else 0)
         rows.append(row)
@@ -163,7 +163,7 @@ def test_every_operation_is_drawn_equally_often(monkeypatch: pytest.MonkeyPatch)
         return operation
 
     for name in list(OPERATIONS):
-        monkeypatch.setitem(OPERATIONS, name, counting(name))  # type: ignore[arg-type]
+        monkeypatch.setitem(OPERATIONS, name, counting(name))
     RandAugment(num_ops=2, magnitude=9)(noise(7000, size=1), torch.Generator().manual_seed(0))
     assert sum(seen.values()) == 14000
     assert all(abs(count - 1000) < 150 for count in seen.values())
@@ -188,7 +188,7 @@ def test_without_operations_images_come_back_and_an_empty_batch_is_allowed() -> 
 )
 def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        RandAugment(**options)  # type: ignore[arg-type]
+        RandAugment(**options)
 
 
 @pytest.mark.parametrize("images", [noise().float(), noise()[0], noise(channels=2)], ids=["float", "one", "channels"])

@@ -26,7 +26,7 @@ def _vectors(count: int) -> Split:
 
 def _loader(split: Split, batch_size: int = 8, **options: object) -> BatchLoader:
     settings = {"seed": 3, "shuffle": True, "augment": True, **options}
-    return BatchLoader(split, batch_size, **settings)  # type: ignore[arg-type]
+    return BatchLoader(split, batch_size, **settings)
 
 
 def _same(first: Batch, second: Batch) -> bool:

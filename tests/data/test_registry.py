@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from icda.data import TASKS, create_task
-from icda.data.registry import DatasetNotFoundError, check_files, data_root
+from icda.data.registry import data_root
 from icda.registry import UnknownNameError
 
 
@@ -27,9 +27,3 @@ def test_a_given_root_goes_before_the_variable_and_the_variable_before_the_defau
     assert data_root() == Path("from_variable")
     monkeypatch.delenv("ICDA_DATA")
     assert data_root() == Path("data")
-
-
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a").touch()
-    with pytest.raises(DatasetNotFoundError, match="b, c is missing"):
-        check_files(tmp_path, "Toy", ["a", "b", "c"])

@@ -33,7 +33,7 @@ def birds(with_groups: bool = True) -> Task:
     return Task(
         "birds",
         2,
-        **splits,  # type: ignore[arg-type]
+        **splits,
         group_names=("a", "b", "c", "d") if with_groups else None,
         membership_names=("third",),
         input_kind="features",
@@ -70,7 +70,7 @@ def test_a_subset_keeps_what_belongs_to_a_sample_and_the_order() -> None:
 def test_name_and_metadata_stay_and_the_hash_differs() -> None:
     whole = birds()
     part = take_subset(whole, 100)  # training samples, and the other splits follow
-    assert [len(split) for split in (part.train, part.validation, part.test)] == [100, 25, 71]  # type: ignore[arg-type]
+    assert [len(split) for split in (part.train, part.validation, part.test)] == [100, 25, 71]
     assert take_subset(whole, len(whole.train)) is whole
     assert part.name == whole.name
     assert part.metadata is whole.metadata

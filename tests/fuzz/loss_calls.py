@@ -176,7 +176,7 @@ class LossCall(NamedTuple):
 
     def make(self) -> AdjustedLoss:
         kind = LOSSES.get(self.name)
-        known = kind.__signature__.parameters  # type: ignore[attr-defined]
+        known = kind.__signature__.parameters
         options = {name: value for name, value in self.options.items() if name in known}
         return kind(3, 4, self.counts, **options)
 
@@ -287,5 +287,5 @@ def try_loss(call: LossCall) -> tuple[str, str]:
 
 
 def try_statistics(call: StatisticsCall) -> tuple[str, str]:
-    statistics = ClassStatistics(3, 4, call.covariance)  # type: ignore[arg-type]
+    statistics = ClassStatistics(3, 4, call.covariance)
     return judge(call.prepare(statistics), statistics)

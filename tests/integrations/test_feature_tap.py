@@ -1,7 +1,5 @@
 """An existing loop changes by two lines, whatever its model looks like."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io

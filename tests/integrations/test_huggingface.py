@@ -1,7 +1,5 @@
 """Hugging Face's Trainer with our losses, on a DistilBERT that is real but tiny."""
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys
@@ -192,7 +190,7 @@ def test_labels_are_counted_by_column_or_by_sample() -> None:
         def __len__(self) -> int:
             return len(LABELS)
 
-        def with_format(self, _: None) -> Table:
+        def with_format(self, _: None) -> "Table":
             return self
 
         def __getitem__(self, key: Any) -> Any:
@@ -210,7 +208,7 @@ def test_wrong_losses_and_settings_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'icda'"):
         compute_loss_func(model, "icdaa")
     with pytest.raises(TypeError, match="got CrossEntropyLoss"):
-        compute_loss_func(model, nn.CrossEntropyLoss())  # type: ignore[arg-type]
+        compute_loss_func(model, nn.CrossEntropyLoss())
     with pytest.raises(ValueError, match=r"options \['lambda0'\] go with a name"):
         compute_loss_func(model, ICDALoss(3, 16), lambda0=0.1)
     with pytest.raises(ValueError, match="batch without 'labels'"):

@@ -1,7 +1,5 @@
 """A LightningModule of one's own with our loss and callback."""
 
-from __future__ import annotations
-
 import copy
 import math
 from pathlib import Path
@@ -136,10 +134,10 @@ def test_wrong_use_says_what_to_do(tmp_path: Path, fault: str) -> None:
     module, settings = Module(validates=fault != "no call"), {}
     if fault == "plain loss":
         with pytest.raises(TypeError, match="got CrossEntropyLoss"):
-            TappedLoss(module.network, nn.CrossEntropyLoss())  # type: ignore[arg-type]
+            TappedLoss(module.network, nn.CrossEntropyLoss())
         return
     if fault == "no loss":
-        module.criterion = nn.Identity()  # type: ignore[assignment]
+        module.criterion = nn.Identity()
     if fault == "no end":
         settings = {"max_epochs": -1}
     message = {"no loss": "found 0", "no end": "max_epochs or max_steps", "no call": "saw no prediction"}[fault]

@@ -74,7 +74,8 @@ def test_linear_convolution_and_tuple_heads_agree(kind: type[AdjustedLoss]) -> N
         convolution.bias.copy_(linear.bias)
     expected = loss(features, targets, linear, progress=0.4)
     expected_gradient = torch.autograd.grad(expected, linear.weight)[0]
-    for head, weight in ((convolution, convolution.weight), ((linear.weight, linear.bias), linear.weight)):
+    pair = linear.weight, linear.bias
+    for head, weight in ((convolution, convolution.weight), (pair, linear.weight), ([*pair], linear.weight)):
         value = loss(features, targets, head, progress=0.4)
         assert torch.equal(value, expected)
         assert torch.equal(torch.autograd.grad(value, weight)[0].flatten(1), expected_gradient)

@@ -8,32 +8,6 @@ from icda.losses import CrossEntropyLoss
 from icda.losses.head import head_parameters
 
 
-def test_linear_convolution_and_tuple_give_the_same_parameters() -> None:
-    linear, convolution = nn.Linear(4, 3), nn.Conv2d(4, 3, kernel_size=1)
-    with torch.no_grad():
-        convolution.weight.copy_(linear.weight[:, :, None, None])
-        convolution.bias.copy_(linear.bias)
-    for head in (linear, convolution, (linear.weight, linear.bias), [linear.weight, linear.bias]):
-        weight, bias = head_parameters(head)
-        assert torch.equal(weight, linear.weight)
-        assert torch.equal(bias, linear.bias)
-
-
-@pytest.mark.parametrize(
-    "head", [nn.Linear(4, 3, bias=False), nn.Conv2d(4, 3, 1, bias=False), (torch.zeros(3, 4), None)]
-)
-def test_a_head_without_bias_has_none(head: Any) -> None:
-    weight, bias = head_parameters(head)
-    assert weight.shape == (3, 4)
-    assert bias is None
-
-
-def test_gradients_flow_into_a_convolution() -> None:
-    convolution = nn.Conv2d(4, 3, kernel_size=1)
-    head_parameters(convolution)[0].sum().backward()
-    assert torch.equal(convolution.weight.grad, torch.ones(3, 4, 1, 1))
-
-
 @pytest.mark.parametrize("head", [nn.ReLU(), None, "head", torch.zeros(3, 4), nn.Sequential(nn.Linear(4, 3))])
 def test_what_is_not_a_head_is_a_type_error_that_names_it(head: Any) -> None:
     with pytest.raises(TypeError, match=rf"head must be nn\.Linear.*got {type(head).__name__}"):

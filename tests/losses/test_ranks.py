@@ -1,7 +1,5 @@
 """A head spread over ranks, and a rank that validates alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +28,7 @@ def trained_sharded(rows: slice, covariance: str, sharded: bool) -> list[Tensor]
         optimizer.zero_grad()
         loss(tap.features, targets, tap.head, 0.5, tap.logits).backward()
         optimizer.step()
-    whole: list[Any] = [value.full_tensor() if sharded else value for value in model.parameters()]  # type: ignore[operator]
+    whole: list[Any] = [value.full_tensor() if sharded else value for value in model.parameters()]
     return [value.detach() for value in whole]
 
 

@@ -1,7 +1,5 @@
 """A step reads from the device once, or not at all: each read would stop its queue."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

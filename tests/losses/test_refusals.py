@@ -58,7 +58,7 @@ def test_statistics_refuse_to_merge_into_something_infinite() -> None:
         left.merge(right)
     assert torch.equal(left.scatter, before)
     with pytest.raises(InputTypeError, match="only ClassStatistics can be merged, got dict"):
-        left.merge({})  # type: ignore[arg-type]
+        left.merge({})
 
 
 def test_equal_samples_never_end_low_rank_statistics() -> None:

@@ -1,7 +1,5 @@
 """ICDA on a part of the classes: against the loss of that part alone, against all classes, and on average."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 
@@ -132,7 +130,6 @@ def test_mixed_covariances_are_right_on_average_over_all_draws() -> None:
     strength = whole.strength(features.detach(), targets, layer.weight)
     bare = ICDALoss(CLASSES, FEATURES, covariance="diagonal", beta=0.0, class_margin=False, variance_bound=1e9).double()
     wanted = bare.combine(targets, layer.weight, 0.7, strength, whole.statistics.moments())
-    assert wanted is not None
     torch.testing.assert_close(torch.stack(found).mean(0), wanted.detach()[:, own], rtol=1e-10, atol=1e-13)
 
 

@@ -64,7 +64,7 @@ def problem(kind: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tens
     scatter = rows.mT @ rows if kind == "full" else rows.square().sum(1)
     factor = normal(4, 2, 3) if kind == "low_rank" else None
     targets = torch.tensor([0, 1, 2, 3, 1, 0])
-    moments = Moments(kind, normal(4, 3), scatter, normal(4).abs(), factor)  # type: ignore[arg-type]
+    moments = Moments(kind, normal(4, 3), scatter, normal(4).abs(), factor)
     return normal(4, 3), targets, normal(6, 4).abs(), normal(6, 4).abs(), moments
 
 

@@ -1,7 +1,5 @@
 """The ten characteristics against their definitions, and what a sample was like in all epochs so far."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable

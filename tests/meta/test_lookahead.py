@@ -1,7 +1,5 @@
 """The look-ahead against double backward, finite differences, closed forms and one process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -296,7 +294,7 @@ def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient() -> None:
 def test_a_model_without_a_linear_head_is_refused() -> None:
     model = FeatureClassifier(nn.Identity(), nn.Conv2d(3, CLASSES, 8)).double()
     data = batch(4, 1)
-    forward = Forward(data.inputs, model.encoder(data.inputs), [torch.get_rng_state()])  # type: ignore[arg-type]
+    forward = Forward(data.inputs, model.encoder(data.inputs), [torch.get_rng_state()])
     with pytest.raises((ValueError, AttributeError), match=r"linear head|logits"):
         look_ahead(model, forward, lambda z, w: z.sum(), [], data.inputs, data.targets, RATE)
 

@@ -1,7 +1,5 @@
 """Networks that give strengths, and the log of what they gave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -188,7 +186,7 @@ def test_the_sigmoid_is_neither_signed_nor_centred_and_its_state_is_that_of_the_
 
 def test_an_unknown_output_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="one of sigmoid, tanh, linear, got 'relu'"):
-        StrengthNetwork(output="relu")  # type: ignore[arg-type]
+        StrengthNetwork(output="relu")
 
 
 def signed_on_rank(rank: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def make() -> tuple[BBN, FeatureClassifier]:
     method = BBN(setup)
     network = method.prepare_network(FeatureClassifier(encoder, nn.Linear(5, CLASSES))).double()
     with torch.no_grad():  # branches that have gone their own ways
-        for value in network.encoder.rebalancing.parameters():  # type: ignore[union-attr]
+        for value in network.encoder.rebalancing.parameters():
             value.add_(torch.randn_like(value))
     return method, network
 
@@ -52,7 +52,7 @@ def naive_loss(network: FeatureClassifier, first: Batch, second: Batch, share: f
     """Loss and mixed accuracy, sample by sample and class by class."""
     encoder = network.encoder
     assert isinstance(encoder, TwoBranches)
-    weight, bias = network.head.weight.tolist(), network.head.bias.tolist()  # type: ignore[union-attr,operator]
+    weight, bias = network.head.weight.tolist(), network.head.bias.tolist()
     loss = hits = 0.0
     for i in range(SIZE):
         one = encoder.conventional(encoder.trunk(first.inputs[i : i + 1]))[0].tolist()
@@ -87,7 +87,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
     step = 1e-6
     for name, value in network.named_parameters():
         place = value.view(-1)[0]
-        slope = float(value.grad.view(-1)[0])  # type: ignore[union-attr]
+        slope = float(value.grad.view(-1)[0])
         ends = []
         for sign in (1, -1):
             with torch.no_grad():
@@ -102,9 +102,9 @@ def test_the_first_epoch_teaches_nothing_to_the_rebalancing_branch() -> None:
     method.step(make_batches()[0], context_of(network, make_batches()[1], 0))
     encoder = network.encoder
     assert isinstance(encoder, TwoBranches)
-    assert all(not value.grad.any() for value in encoder.rebalancing.parameters())  # type: ignore[union-attr]
-    assert all(value.grad.any() for value in encoder.conventional.parameters())  # type: ignore[union-attr]
-    assert not network.head.weight.grad[:, 5:].any()  # type: ignore[union-attr,index]
+    assert all(not value.grad.any() for value in encoder.rebalancing.parameters())
+    assert all(value.grad.any() for value in encoder.conventional.parameters())
+    assert not network.head.weight.grad[:, 5:].any()
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -159,7 +159,7 @@ def step_on_rank(rank: int) -> dict[str, Tensor]:
     )
     wrapped = nn.parallel.DistributedDataParallel(network)
     method.step(first, replace(context_of(network, second, 4), networks=[wrapped]))
-    return {name: value.grad for name, value in network.named_parameters()}  # type: ignore[misc]
+    return {name: value.grad for name, value in network.named_parameters()}
 
 
 def test_two_ranks_have_the_gradient_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:

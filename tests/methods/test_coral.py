@@ -1,7 +1,5 @@
 """CORAL: means and covariances of the domains' features, pair by pair."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Methods that ask cross-fitted networks first: stages, priors, and runs that reuse the networks of others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,7 +53,7 @@ def test_the_network_that_is_kept_waits_and_the_others_are_done_when_it_starts(
     loss, end = ShortcutPrior.loss, CrossFittedMethod.on_epoch_end
 
     def weights(context: Context) -> list[Tensor]:
-        return [model.head.weight.detach().clone() for model in context.models]  # type: ignore[union-attr]
+        return [model.head.weight.detach().clone() for model in context.models]
 
     def on_stage_start(method: ShortcutPrior, context: Context) -> None:
         seen.setdefault("start", []).append(weights(context))
@@ -174,7 +172,6 @@ def test_xrm_makes_groups_of_class_and_mistake_and_draws_them_equally() -> None:
 def test_xrm_with_group_dro_gives_weight_to_the_groups_that_are_there() -> None:
     method = XRM(replace(SETUP, num_samples=6), second="group_dro")
     method.learn_from(HeldOut(LOGITS, torch.tensor([0, 1, 1, 1, 0, 1]), 1.0))
-    assert method.robust is not None
     assert method.robust.q.tolist() == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])
     with pytest.raises(ValueError, match="second must"):
         create_method("xrm", SETUP, {"second": "irm"})

@@ -1,7 +1,5 @@
 """D2L: the dimension of features, the turning point, the way back, and the labels after it."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

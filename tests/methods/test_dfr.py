@@ -39,7 +39,7 @@ INPUTS = make_inputs()
 def model() -> FeatureClassifier:
     encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
     with torch.no_grad():
-        encoder[0].weight[4] = 0  # type: ignore[operator]  # a feature that never changes
+        encoder[0].weight[4] = 0  # a feature that never changes
     return FeatureClassifier(encoder, nn.Linear(5, 2))
 
 
@@ -153,7 +153,6 @@ def test_the_head_stage_takes_no_step_and_reports_what_the_head_gets_right(model
     batch = next(context.training_batches())
     found = HEAD.step(batch, context)
     output = model(batch.inputs)
-    assert found.logits is not None
     assert torch.equal(found.logits, output.logits)
     assert torch.equal(found.loss, F.cross_entropy(output.logits, batch.targets))
     assert not found.loss.requires_grad
@@ -176,8 +175,6 @@ def test_a_training_fits_a_new_head_on_the_encoder_of_a_plain_training(
     for name, value in plain.items():
         assert torch.equal(found[name], value) == name.startswith("encoder."), name
     validation = create_task("digits_coloured").validation
-    assert validation is not None
-    assert validation.groups is not None
     assert len(seen) == 1
     assert torch.equal(seen[0].targets, validation.targets)
     assert torch.equal(seen[0].groups, validation.groups)

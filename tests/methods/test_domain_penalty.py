@@ -1,7 +1,5 @@
 """What IRM, IB-IRM, V-REx and CORAL share, IRM standing for all: the jump of a weight, resuming, what is refused."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +13,6 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.methods import Setup, create_method
 from icda.methods.domain_penalty import DomainPenalty
-from icda.methods.domains import per_domain
 from icda.methods.irm import IRM
 from icda.models import create_model
 from icda.models.base import Output
@@ -151,13 +148,6 @@ def test_a_penalty_on_fixed_features_is_warned_of(name: str, option: str) -> Non
 
 
 FEW = Setup(2, 4, torch.tensor([6, 4]), 1, 10, torch.tensor([4, 2, 1, 3]), group_domains=torch.tensor([0, 1, 0, 1]))
-
-
-def test_values_are_cut_by_domain_in_their_order() -> None:
-    values, domains = torch.arange(12.0).view(6, 2), torch.tensor([2, 0, 2, 1, 0, 2])
-    parts = per_domain(values, domains)
-    for part, rows in zip(parts, ([1, 4], [3], [0, 2, 5]), strict=True):
-        assert torch.equal(part, values[rows])
 
 
 @pytest.mark.parametrize("name", ["irm", "ib_irm", "v_rex", "coral"])

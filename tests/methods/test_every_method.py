@@ -4,8 +4,6 @@ The list is that of the registries: a new method is tested here by being there. 
 embedded digits that has what the method says it needs and nothing else, so that a need it does not declare fails too.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -69,7 +67,6 @@ def small_task(needs: frozenset[str]) -> Task:
     sizes = [90, 60] if grouped else [24 - 2 * c for c in range(10)]
     kept = torch.cat([(task.train.targets == c).nonzero().flatten()[:size] for c, size in enumerate(sizes)])
     train, validation = task.train.subset(kept), task.validation
-    assert validation is not None
     return replace(
         task,
         name=task_name(needs),

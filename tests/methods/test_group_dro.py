@@ -118,17 +118,6 @@ def test_weights_loss_and_gradient_follow_the_formula_step_by_step(eta: float, a
         torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("adjustment", [0.0, 5.0])
-def test_groups_that_a_batch_lacks_keep_their_weight_against_each_other(adjustment: float) -> None:
-    method = GroupDRO(SETUP, eta=0.5, adjustment=adjustment)
-    method.q.copy_(torch.tensor([0.1, 0.2, 0.3, 0.4]))
-    output, batch = batch_of([0, 0, 0, 0, 0, 0])
-    method.loss(output, batch, CONTEXT)
-    assert float(method.q[0]) > 0.1
-    assert float(method.q.sum()) == pytest.approx(1)
-    torch.testing.assert_close(method.q[1:] / method.q[1], torch.tensor([1.0, 1.5, 2.0]))
-
-
 def test_without_a_step_size_it_is_the_mean_over_groups() -> None:
     output, batch = batch_of([0, 1, 2, 3, 0, 1])
     method = GroupDRO(SETUP, eta=0.0).double()

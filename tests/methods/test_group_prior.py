@@ -1,7 +1,5 @@
 """The prior within an attribute: its formula, its limits, and what it is for."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -59,10 +57,8 @@ def test_an_attribute_that_tells_nothing_leaves_logit_adjustment() -> None:
 
 def test_the_counts_are_those_of_the_training_samples() -> None:
     task = create_task("digits_coloured")
-    assert task.train.groups is not None
     network = create_model("mlp", 2, task.input_shape)
     found = Setup.of(task, network, epochs=1).domain_counts
-    assert found is not None
     colours = task.train.groups % 2
     expected = [[int(((colours == a) & (task.train.targets == c)).sum()) for c in range(2)] for a in range(2)]
     assert found.tolist() == expected

@@ -1,7 +1,5 @@
 """JTT, AFR and LfF: which samples count more, and by how much."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -38,7 +36,7 @@ def model() -> FeatureClassifier:
 
 def make_jtt_model() -> FeatureClassifier:
     model = make_network()
-    model.encoder[1].running_mean.normal_()  # type: ignore[index,union-attr,operator]
+    model.encoder[1].running_mean.normal_()
     return model
 
 
@@ -97,7 +95,7 @@ def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None
 def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
     torch.manual_seed(0)
     model = make_jtt_model()
-    model.encoder[1].running_mean.add_(rank)  # type: ignore[index,union-attr,operator]
+    model.encoder[1].running_mean.add_(rank)
     method = JTT(JTT_SETUP)
     method.find_errors(context_of(model, stage=FIRST, epoch=1))
     return errors_of(model), method.errors
@@ -221,8 +219,8 @@ def test_the_head_is_held_back_to_where_the_first_stage_left_it() -> None:
     plain = float(F.cross_entropy(logits, TARGETS))
     assert float(second.loss(output, batch, context)) == pytest.approx(plain)
     with torch.no_grad():
-        model.head.weight.add_(0.5)  # type: ignore[operator,union-attr]
-        model.head.bias.sub_(1.0)  # type: ignore[operator,union-attr]
+        model.head.weight.add_(0.5)
+        model.head.bias.sub_(1.0)
     moved = plain + 0.7 * (15 * 0.25 + 3 * 1.0)
     assert float(second.loss(output, batch, context)) == pytest.approx(moved, rel=1e-5)
 
@@ -247,7 +245,7 @@ def test_each_network_gets_the_gradient_of_its_own_loss(models: list[FeatureClas
     slopes: list[Tensor] = []
 
     def apply(loss: Tensor) -> None:
-        slopes.extend(torch.autograd.grad(loss, [model.head.weight for model in models]))  # type: ignore[misc,list-item]
+        slopes.extend(torch.autograd.grad(loss, [model.head.weight for model in models]))
 
     result = LfF(LFF_SETUP, q=0.6).step(BATCH, make_context(*models, apply=apply))
     kept_total, biased_total, mean = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64), 0.0
@@ -259,8 +257,8 @@ def test_each_network_gets_the_gradient_of_its_own_loss(models: list[FeatureClas
         biased_total = biased_total + (1 - biased**0.6) / 0.6 / 8
         mean += weight / 8
     expected = (
-        torch.autograd.grad(kept_total, [models[0].head.weight])[0],  # type: ignore[list-item]
-        torch.autograd.grad(biased_total, [models[1].head.weight])[0],  # type: ignore[list-item]
+        torch.autograd.grad(kept_total, [models[0].head.weight])[0],
+        torch.autograd.grad(biased_total, [models[1].head.weight])[0],
     )
     for found, wanted in zip(slopes, expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)

@@ -1,7 +1,5 @@
 """GANs that make training images: what they have in common, and the two objectives of each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +45,7 @@ class Run:
         self.model = FeatureClassifier(nn.Flatten(), nn.Linear(64, 2))
         self.images, self.seen = make_images(), list[Tensor]()
         self.context = make_context(self.model, rate=0.1, data=self.images, progress=progress)
-        self.context.networks = [self.forward]  # type: ignore[list-item]
+        self.context.networks = [self.forward]
         self.method.on_stage_start(self.context)
 
     def forward(self, inputs: Tensor) -> Any:
@@ -203,7 +201,6 @@ def test_a_step_of_the_gan_follows_the_two_objectives() -> None:
     figures = run.method.train().train_gan(batch, 7)
     assert figures["discriminator_loss"] == pytest.approx(float((-judged.mean() - chosen.mean()).detach()), rel=1e-5)
     for mine, other in zip(run.method.discriminator.parameters(), method.discriminator.parameters(), strict=True):
-        assert other.grad is not None
         clear = other.grad.abs() > 1e-5  # Adam's first step is the rate times the sign
         moved = (mine - other).detach()
         torch.testing.assert_close(moved[clear], -1e-3 * other.grad.sign()[clear], rtol=0.02, atol=1e-6)

@@ -1,7 +1,5 @@
 """Meta-ICDA against a naive ICDA loss with given strengths and statistics, and its ways of keeping them."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
@@ -219,19 +217,6 @@ def test_before_the_start_it_is_plain_icda(model: FeatureClassifier) -> None:
     assert "meta_loss" in run(method, model, 1, 0.8)[0].extra
 
 
-def test_between_looks_ahead_the_network_gives_strengths_and_does_not_learn(model: FeatureClassifier) -> None:
-    method = make(every=3)
-    seen = []
-    context = context_of(model)
-    for k in range(7):
-        context.iteration = k
-        before = copy.deepcopy(method.strength_network.layers[-1].weight)
-        looked = "meta_loss" in method.step(make_batch(k), context).extra
-        assert looked != torch.equal(before, method.strength_network.layers[-1].weight)
-        seen.append(looked)
-    assert seen == [True, False, False, True, False, False, True]
-
-
 def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClassifier) -> None:
     method, context = make(every=2, statistics_rate=20.0), context_of(model)
     method.step(make_batch(0), context)
@@ -244,19 +229,21 @@ def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClass
     torch.testing.assert_close(method.step(data, context).loss, wanted, rtol=1e-8, atol=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("task", "options", "sizes"),
     [
-        ("digits_lt", {"lookahead": "full"}, {"strength_by_class": 10}),
-        ("digits_lt", {"lookahead": "head"}, {"strength_by_class": 10}),
-        ("digits_coloured", {"lookahead": "head", "persist": True}, {"strength_by_class": 2, "strength_by_group": 4}),
+        ("digits_lt", {"covariance": "full", "lookahead": "full"}, {"strength_by_class": 10}),
+        ("digits_lt", {"covariance": "diagonal", "lookahead": "head"}, {"strength_by_class": 10}),
+        (
+            "digits_coloured",
+            {"covariance": "low_rank", "lookahead": "head", "persist": True},
+            {"strength_by_class": 2, "strength_by_group": 4},
+        ),
     ],
 )
 def test_an_epoch_trains_with_any_covariance_and_logs_strengths(
-    task: str, options: dict[str, Any], sizes: dict[str, int], kind: str, tmp_path: Path
+    task: str, options: dict[str, Any], sizes: dict[str, int], tmp_path: Path
 ) -> None:
-    options = {"covariance": kind, **options}
     result = train(TrainConfig(task=task, method="meta_icda", options=options, epochs=1, out=str(tmp_path)))
     (record,) = result["history"]
     assert math.isfinite(record["train_loss"])

@@ -1,7 +1,5 @@
 """Meta-ICDA with signed strengths, with memory, and with what held-out networks say."""
 
-from __future__ import annotations
-
 import copy
 import math
 from pathlib import Path
@@ -84,7 +82,6 @@ def test_with_memory_the_network_reads_two_numbers_more_and_a_sample_keeps_its_p
     method = MetaICDAMethod(SETUP, memory=True).train()
     features, targets, index = torch.randn(4, 6), torch.tensor([0, 1, 2, 0]), torch.tensor([3, 40, 59, 0])
     first, second, weight = torch.randn(4, 3), torch.randn(4, 3), torch.randn(3, 6)
-    assert method.history is not None
     method.history.observe(first, targets, index)
     described = method.describe(second, features, targets, weight, index)
     assert described.shape == (4, 12)
@@ -102,7 +99,6 @@ def test_a_loop_of_ones_own_with_memory_gives_sample_numbers() -> None:
     inputs, targets, index = torch.randn(12, 8), torch.arange(12) % 3, torch.arange(12, 24)
     clean = (torch.randn(6, 8), torch.arange(6) % 3)
     assert torch.isfinite(meta.step((inputs, targets, index), clean, progress=0.5))
-    assert meta.method.history is not None
     assert meta.method.history.sums[2].nonzero().flatten().tolist() == list(range(12, 24))
     with pytest.raises(InputError, match=r"give a batch as \(inputs, targets, index\)"):
         meta.step((inputs, targets), clean, progress=0.5)
@@ -141,7 +137,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(earlier: Path, folder: Path, **more: object) -> TrainConfig:
     options = {"held_out": str(earlier)}
     settings = {"task": "digits_coloured_noise", "method": "meta_icda_signed", "model": "mlp", "epochs": 2, **more}
-    return TrainConfig(**settings, options=options, out=str(folder))  # type: ignore[arg-type]
+    return TrainConfig(**settings, options=options, out=str(folder))
 
 
 def test_a_model_trained_with_them_is_explained_without_the_earlier_folder(earlier: Path, tmp_path: Path) -> None:

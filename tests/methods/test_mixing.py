@@ -1,7 +1,5 @@
 """Mixing pairs: partners, shares, boxes and losses; then LISA's and DomainMix's choice of pairs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -131,19 +129,6 @@ class Curved(nn.Module):
     def forward(self, inputs: Any) -> Tensor:
         embedded = self.embedding(inputs["input_ids"]).mean(1) if isinstance(inputs, dict) else inputs
         return self.hidden(embedded).tanh()
-
-
-def test_tensors_are_mixed_before_the_encoder() -> None:
-    model = FeatureClassifier(Curved(text=False), nn.Linear(6, 3)).double()
-    inputs, mix = (
-        torch.randn(5, 4, dtype=torch.float64),
-        draw_mix(torch.ones(5, 5, dtype=torch.bool), 2.0, generator(1)),
-    )
-    found = mixed_logits(make_context(model), inputs, mix)
-    for i in range(5):
-        share = float(mix.share[i])
-        one = share * inputs[i] + (1 - share) * inputs[mix.partner[i]]
-        torch.testing.assert_close(found[i], model(one[None]).logits[0])
 
 
 def test_features_of_token_ids_are_mixed_between_encoder_and_head() -> None:

@@ -1,7 +1,5 @@
 """ELR, the loss mixture, truncated Lq and L_DMI against their formulas, visit by visit and pass by pass."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings
@@ -61,11 +59,9 @@ def test_a_network_that_always_disagreed_with_a_label_is_pulled_back_from_it() -
         visit(method, answers, torch.arange(12))
     logits = torch.zeros(12, 3, requires_grad=True)
     visit(method, logits, torch.arange(12)).backward()
-    assert logits.grad is not None
     towards_label = -logits.grad.gather(1, ELR_TARGETS[:, None])
     plain = torch.zeros(12, 3, requires_grad=True)
     F.cross_entropy(plain, ELR_TARGETS).backward()
-    assert plain.grad is not None
     assert (towards_label < -plain.grad.gather(1, ELR_TARGETS[:, None])).all()
 
 

@@ -1,7 +1,5 @@
 """No option of any method takes a value without sense, however the method is made."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any, Literal, get_args, get_origin

@@ -1,7 +1,5 @@
 """State with a row for each training sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.data.task import Batch
 from icda.methods import METHODS, Setup, create_method
 from icda.methods.create import method_class
-from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows, write_rows
+from icda.methods.per_sample import PerSample, label_probability, over_training_set, write_rows
 from support import make_context, make_network
 
 SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
@@ -39,14 +36,6 @@ def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name: str) -> N
             assert torch.equal(getattr(restored, kept), getattr(method, kept))
 
 
-def test_a_batch_reads_and_writes_its_own_rows() -> None:
-    values, batch = torch.zeros(6), Batch(None, torch.zeros(2), None, torch.tensor([4, 1]))
-    write_rows(values, batch.index, torch.tensor([1.0, 2.0]))
-    assert values.tolist() == [0, 2, 0, 0, 1, 0]
-    found = rows(values, batch, torch.zeros(0, dtype=torch.float64))
-    assert (found.tolist(), found.dtype) == ([1, 2], torch.float64)
-
-
 def written_on_rank(rank: int) -> Tensor:
     values = torch.zeros(4)
     write_rows(values, torch.tensor([rank, rank + 2]), torch.tensor([1.0, 2.0]) + rank)
@@ -61,11 +50,11 @@ def test_ranks_write_the_rows_of_all(run_on_ranks: Callable[..., list[Any]]) -> 
 def test_a_pass_over_the_training_set_is_in_evaluation_mode_and_leaves_the_network_as_it_was() -> None:
     model = make_network()
     model.train()
-    model.encoder[1].eval()  # type: ignore[index]
+    model.encoder[1].eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     context = make_context(model, data=(INPUTS, TARGETS))
     found, targets = over_training_set(context, torch.zeros(24), label_probability)
-    assert [module.training for module in (model, model.encoder[1], model.encoder[2])] == [True, False, True]  # type: ignore[index]
+    assert [module.training for module in (model, model.encoder[1], model.encoder[2])] == [True, False, True]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
         expected = [float(model.eval()(INPUTS[[i]]).logits[0].softmax(0)[TARGETS[i]]) for i in range(24)]

@@ -42,8 +42,6 @@ class Watching(Method):
         return [Stage(epochs)]
 
     def loss(self, output: Any, batch: Batch, context: Context) -> Tensor:
-        assert context.draw is not None
-        assert context.next_metadata is not None
         self.given["step"].append(batch.inputs)
         self.given["draw"].append(context.draw("class_balanced").inputs)
         self.given["metadata"].append(context.next_metadata().inputs)
@@ -73,13 +71,9 @@ def test_training_batches_are_transformed_and_passes_and_evaluations_are_not(tmp
 def test_the_method_changes_images_by_its_options() -> None:
     method = create_method("rand_aug", SETUP, {"num_ops": 3, "magnitude": 20})
     images = torch.randint(0, 256, (5, 8, 8, 3), dtype=torch.uint8)
-    assert method.augment_images is not None
     found = method.augment_images(images, torch.Generator().manual_seed(1))
     assert torch.equal(found, RandAugment(3, 20)(images, torch.Generator().manual_seed(1)))
-
-
-def test_defaults_are_two_operations_of_magnitude_nine() -> None:
-    assert repr(RandAug(SETUP).augment_images) == "RandAugment(num_ops=2, magnitude=9)"
+    assert repr(RandAug(SETUP).augment_images) == "RandAugment(num_ops=2, magnitude=9)", "the defaults"
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,7 +1,5 @@
 """robust: the treatment follows the verdicts, each loss written out, whole runs, kills in every phase, and two ranks."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable
@@ -38,7 +36,7 @@ TASKS = {"labels": "digits_flip_noise", "prior": "digits_coloured", "adjustment"
 def verdicts(shortcut: str = "no", noise: str = "no", tail: str = "no") -> dict[str, Verdict]:
     answers = {"shortcut": shortcut, "label_noise": noise, "long_tail": tail}
     chances = {"yes": 0.9, "no": 0.1, "cannot tell": 0.5}
-    return {kind: Verdict(answer, 0.9, [], chances[answer]) for kind, answer in answers.items()}  # type: ignore[arg-type]
+    return {kind: Verdict(answer, 0.9, [], chances[answer]) for kind, answer in answers.items()}
 
 
 def evidence(agreement: float = 1.0) -> HeldOut:
@@ -83,7 +81,6 @@ def test_each_treatment_has_the_loss_it_says(monkeypatch: pytest.MonkeyPatch) ->
     network = FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(5, 3))
     output: Any = type("Output", (), {"logits": logits, "features": torch.randn(5, 5, generator=generator)})
     held_out = evidence()
-    assert held_out.running is not None
     refined = refine_labels(held_out.running, TARGETS).probabilities
     one_hot = F.one_hot(TARGETS, 3).float()
     wanted = {
@@ -191,7 +188,7 @@ def test_only_pictures_are_looked_at(whole: Callable[[str], tuple[Path, RunResul
 
 def configure(folder: Path, treatment: str, **settings: Any) -> TrainConfig:
     common = {"task": TASKS[treatment], "epochs": 12, "attributes": "unknown", "selection": "last"}
-    return TrainConfig(**{"method": "robust", "out": str(folder), **common, **settings})  # type: ignore[arg-type]
+    return TrainConfig(**{"method": "robust", "out": str(folder), **common, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -342,7 +339,7 @@ def test_the_command_says_the_cost_before_and_the_findings_after(
 
 
 def test_where_nothing_is_found_it_is_icda_or_on_request_logit_adjustment() -> None:
-    assert Robust(SETUP, lambda0=0.25).criterion.lambda0 == 0.25  # type: ignore[attr-defined]
+    assert Robust(SETUP, lambda0=0.25).criterion.lambda0 == 0.25
     assert type(Robust(SETUP, loss="la").criterion) is LogitAdjustmentLoss
     with pytest.raises(ValueError, match="loss='la' leaves out"):
         Robust(SETUP, loss="la", lambda0=0.25)

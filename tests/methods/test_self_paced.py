@@ -1,7 +1,5 @@
 """Self-paced learning and MentorNet: whose losses count, and what the mentor learns."""
 
-from __future__ import annotations
-
 import copy
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """Samples of small loss: how many are kept, and what co-teaching and JoCoR learn from them."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -93,7 +93,7 @@ def test_the_loss_is_cross_entropy_and_moves_the_mean_without_a_graph() -> None:
     method, model = make()
     inputs, targets = torch.randn(6, 6, dtype=torch.float64).requires_grad_(), torch.arange(6) % 3
     output, context = model(inputs), SimpleNamespace(head=model.head, progress=0.5)
-    value = method.loss(output, Batch(inputs, targets, None, targets), context)  # type: ignore[arg-type]
+    value = method.loss(output, Batch(inputs, targets, None, targets), context)
     assert torch.equal(value, F.cross_entropy(output.logits, targets))
     torch.testing.assert_close(method.mean_feature, 0.1 * inputs.detach().mean(0), rtol=0, atol=1e-6)
     assert not method.mean_feature.requires_grad

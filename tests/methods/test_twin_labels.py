@@ -1,7 +1,5 @@
 """Twin labels: which epoch is kept, what the second network learns from, and runs on noisy, clean and long-tailed data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +63,7 @@ def test_the_second_network_learns_from_refined_labels_with_adjusted_logits() ->
 
 def run(folder: Path, task: str, method: str, **settings: Any) -> Any:
     common = {"model": "mlp", "epochs": 12, "batch_size": 64, "learning_rate": 0.05}
-    return train(TrainConfig(**{**common, "task": task, "method": method, "out": str(folder / method), **settings}))  # type: ignore[arg-type]
+    return train(TrainConfig(**{**common, "task": task, "method": method, "out": str(folder / method), **settings}))
 
 
 def test_a_task_with_wrong_labels_is_learned_far_better_than_by_cross_entropy(tmp_path: Path) -> None:

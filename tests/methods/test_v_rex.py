@@ -1,7 +1,5 @@
 """V-REx: the variance of the domains' losses, and when it weighs what."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

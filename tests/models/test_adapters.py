@@ -118,7 +118,7 @@ def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind
 
 def classified(classifier: object) -> TimmNet:
     network = TimmNet()
-    network.get_classifier = lambda: classifier  # type: ignore[assignment, return-value]
+    network.get_classifier = lambda: classifier
     return network
 
 

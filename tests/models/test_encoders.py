@@ -175,7 +175,7 @@ def test_an_image_is_the_pooled_output(kind: str, tmp_path: Path, images: Tensor
 def test_a_pooler_that_was_never_stored_is_not_drawn_at_random(tmp_path: Path, images: Tensor) -> None:
     """An image classifier of this family has no pooler: the features are then the mean over its tokens."""
     model = save_image_model(tmp_path, "vit classifier")
-    features = [create_encoder(f"hf:{tmp_path}", "image").encode(images) for _ in range(2)]  # type: ignore[arg-type]
+    features = [create_encoder(f"hf:{tmp_path}", "image").encode(images) for _ in range(2)]
     with torch.no_grad():
         wanted = model.vit(standardised(images)).last_hidden_state.mean(1)
     assert torch.equal(*features)

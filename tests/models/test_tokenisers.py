@@ -129,7 +129,7 @@ def test_a_decoder_without_padding_looks_for_what_its_tokeniser_pads_with(ends: 
     config = transformers.GPT2Config(**sizes, eos_token_id=ends, bos_token_id=0)
     torch.manual_seed(0)
     transformers.GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
-    without = load_huggingface(str(tmp_path), 2).encoder.network.config  # type: ignore[union-attr]
+    without = load_huggingface(str(tmp_path), 2).encoder.network.config
     assert without.pad_token_id == (1 if ends == 1 else 3), "the first end of a text, without a tokeniser"
     make_tokeniser().save_pretrained(tmp_path)
     network = load_huggingface(str(tmp_path), 2).eval()

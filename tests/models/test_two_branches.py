@@ -118,7 +118,7 @@ def test_batch_norm_of_the_trunk_sees_the_batches_one_after_the_other() -> None:
 
 def test_cutting_draws_nothing_and_leaves_modes_and_figures_of_the_layers() -> None:
     encoder = make_encoder("resnet8").train()
-    encoder.stem_norm.eval()  # type: ignore[union-attr]
+    encoder.stem_norm.eval()
     figures = {name: value.clone() for name, value in encoder.state_dict().items()}
     before = torch.get_rng_state()
     cut = two_branches(encoder, IMAGE)
@@ -157,7 +157,7 @@ class Backwards(nn.Sequential):
         layers = OrderedDict(second=nn.Linear(6, 4), first=nn.Linear(16, 6), fc=nn.Linear(4, 10))
         super().__init__(layers)
 
-    def forward(self, images: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, images: Tensor) -> Tensor:
         return self.fc(self.second(self.first(images.mean((1, 2)))))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from icda.training.checkpoint import load_checkpoint
+from support import write_photos
 
 HERE = Path(__file__).parent
 KILLED = HERE.parent / "training" / "killed.py"
@@ -27,19 +27,10 @@ def write_texts(path: Path) -> None:
             rows.writerow([letter * (3 + number % 5), letter, ("train", "validation", "test")[number % 3]])
 
 
-def write_images(folder: Path) -> None:
-    """Two classes of plain colours."""
-    for number in range(6):
-        file = folder / ("red", "blue")[number % 2] / f"{number}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        colour = (200 + number, 0, 0) if number % 2 == 0 else (0, 0, 200 + number)
-        Image.new("RGB", (16, 16), colour).save(file)
-
-
 @pytest.fixture
 def answers(run_where_installed: Callable[..., str], tmp_path: Path) -> dict[str, tuple[int, str, str]]:
     write_texts(tmp_path / "texts.csv")
-    write_images(tmp_path / "images")
+    write_photos(tmp_path / "images", 6)
     rule = ["--selection", "validation_compromise"]
     train, letters = ["train", "--quiet"], ["--data", "texts.csv", "--model", "letters"]
     commands = {

@@ -1,6 +1,5 @@
 """The report as a reader meets it: Debian's Chromium opens pages of runs that were really trained."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from icda.training import TrainConfig, train
 from support import column
 
 EVIL = "<script>alert(1)</script>"
-WIDTHS = {"desktop": 1280, "phone": 390}
 
 
 @pytest.fixture(scope="session")
@@ -248,17 +246,3 @@ def test_paper_gets_everything_but_the_controls(open_page: Any) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert not page.locator("#run-1-run").evaluate("details => details.open")
-
-
-def test_pictures_of_the_page_are_kept(open_page: Any, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("ICDA_ARTEFACTS") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, themes in (("run", ("light", "dark")), ("comparison", ("light",)), ("many", ("dark",))):
-        for scheme in themes:
-            page = open_page(name, color_scheme=scheme)
-            for device, width in WIDTHS.items():
-                page.set_viewport_size({"width": width, "height": 900})
-                path = folder / f"report-{name}-{device}-{scheme}.png"
-                page.screenshot(path=path, full_page=True)
-                assert path.stat().st_size > 50_000
-    print(f"Pictures of the report: {folder}")

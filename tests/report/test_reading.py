@@ -78,7 +78,7 @@ def test_explanations_must_stand_beside_their_results() -> None:
     with pytest.raises(ValueError, match="a report of 1 results takes as many explanations, got 2"):
         collect_runs([result()], [None, None])
     with pytest.raises(ValueError, match="explanation 0 is a list, not what"):
-        collect_runs([result()], [[]])  # type: ignore[list-item]
+        collect_runs([result()], [[]])
 
 
 def test_evaluated_samples_are_the_rows_of_the_confusion_matrix() -> None:

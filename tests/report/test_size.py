@@ -12,21 +12,6 @@ from icda.report import write_report
 FIRST_PAINT = "performance.getEntriesByType('paint').find(entry => entry.name === 'first-contentful-paint')?.startTime"
 
 
-def test_the_synthetic_run_agrees_with_itself() -> None:
-    result = synthetic_result(classes=10, samples=500)
-    rows = result["confusion"]
-    assert [row[i] / sum(row) for i, row in enumerate(rows)] == pytest.approx(result["metrics"]["per_class_accuracy"])
-    assert sum(map(sum, rows)) == 500
-    assert result == synthetic_result(classes=10, samples=500)
-
-
-def test_synthetic_explanations_have_every_part_and_the_samples_asked_for() -> None:
-    found = synthetic_explanations(classes=5, samples=100, tied=7)
-    assert len(found["tied"]) == 7
-    assert sum(map(sum, found["margins"]["counts"])) == 100
-    assert {"margins", "strengths", "variances", "tied", "gradcam", "counterfactuals"} <= set(found)
-
-
 @pytest.fixture(scope="module")
 def large_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     """The page of 100 classes, 10,000 samples and 60 pictures, and the seconds it took to make."""

@@ -97,9 +97,3 @@ def test_every_line_style_has_a_dash_of_its_own() -> None:
     dashes = [re.search(rf"^\.series-{i} \{{([^}}]*)\}}", STYLE, re.MULTILINE)[1] for i in range(1, 8)]
     patterns = [re.search(r"stroke-dasharray: ([\d ]+)|stroke-width", text)[0] for text in dashes]
     assert len(set(patterns)) == len(patterns)
-
-
-def test_print_phone_and_restless_eyes_are_thought_of() -> None:
-    for rule in ("@media print", "prefers-reduced-motion", "prefers-color-scheme: dark", "max-width: 36rem"):
-        assert rule in STYLE
-    assert not re.search(r"url\(|@import|https?:", STYLE)

@@ -44,7 +44,6 @@ def test_what_is_written_is_read_back_equal_and_typed(tmp_path: Path) -> None:
     FULL.write(tmp_path / "result.json")
     found = RunResult.read(tmp_path / "result.json")
     assert found == FULL
-    assert found.history is not None
     assert isinstance(found.history[0], EpochRecord)
     assert found.history[0].figures == {"temperature": 3.0}
     assert found.history[1].validation == {"accuracy": 0.5}
@@ -70,7 +69,7 @@ def test_a_result_cannot_be_changed_but_another_one_made() -> None:
         with pytest.raises(TypeError, match="a RunResult cannot be changed"):
             change()
     with pytest.raises(FrozenInstanceError):
-        FULL.seed = 4  # type: ignore[misc]
+        FULL.seed = 4
     other = replace(FULL, seed=4)
     assert (other.seed, other["seed"], FULL.seed, FULL["seed"]) == (4, 4, 3, 3)
     assert copy.deepcopy(FULL) == FULL

@@ -1,7 +1,5 @@
 """Small made-up data of every kind that `icda fit` takes, and models fitted to them."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
 from icda.serving.fit_data import Asked, FitData, read_fit_data
 from icda.serving.fitting import Fitted, fit_model, write_fitted
 from icda.serving.page import render_fit_page
+from support import write_photos
 
 CLASSES = ("ant", "bee", "fly")
 GOOD, BAD = ("lovely", "great", "superb", "fine", "warm"), ("awful", "dull", "poor", "sad", "cold")
@@ -68,18 +66,6 @@ def write_texts(path: Path, samples: int = 80) -> Path:
     return path
 
 
-def write_images(folder: Path, samples: int = 48, seed: int = 0, classes: bool = True) -> Path:
-    """Noise that is red in one class and blue in the other."""
-    generator = np.random.default_rng(seed)
-    for row in range(samples):
-        pixels = generator.integers(0, 90, (40, 32, 3), dtype=np.uint8)
-        pixels[:, :, 2 * (row % 2)] += 150
-        place = folder / (("red", "blue")[row % 2] if classes else ("here" if row % 3 else "."))
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(place / f"{row:03d}.png")
-    return folder
-
-
 def fit_to(path: Path, folder: Path, asked: Asked | None = None, method: str = "auto") -> tuple[Fitted, FitData]:
     data = read_fit_data(path, asked or Asked(), folder)
     fitted = fit_model(data, method)
@@ -96,7 +82,7 @@ def made() -> SimpleNamespace:
         write_numbers=write_numbers,
         write_features=write_features,
         write_texts=write_texts,
-        write_images=write_images,
+        write_images=write_photos,
         fit_to=fit_to,
         classes=CLASSES,
     )
@@ -106,7 +92,7 @@ def made() -> SimpleNamespace:
 def image_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Fitted]:
     """A model folder fitted to pictures with the shipped encoder."""
     folder = tmp_path_factory.mktemp("images")
-    fitted, _ = fit_to(write_images(folder / "photos"), folder / "model")
+    fitted, _ = fit_to(write_photos(folder / "photos"), folder / "model")
     return folder / "model", fitted
 
 

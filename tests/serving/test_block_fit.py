@@ -1,7 +1,5 @@
 """`icda fit --method auto` over blocks: a sample is audited, all rows are fitted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,9 +53,11 @@ TREATMENTS = ["logit_adjustment", "shortcut_prior", "trust"]
 @pytest.mark.parametrize("on", ["blocks", "ray"])
 @pytest.mark.parametrize("name", TREATMENTS)
 def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(
-    name: str, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """One path for all: the sample, what it says of every row, and the optimum."""
+    if on == "ray":
+        request.getfixturevalue("ray_engine")
     words, features, _ = make_files(tmp_path, with_shortcut=name == "shortcut_prior")
 
     def assessed(rows: BlockRows) -> Assessment:
@@ -83,8 +83,10 @@ def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(
 @pytest.mark.parametrize("on", ["blocks", "ray"])
 @pytest.mark.parametrize("made_of_class", [False, True])
 def test_given_groups_give_the_same_head_in_memory_over_blocks_and_on_ray(
-    made_of_class: bool, on: str, tmp_path: Path
+    made_of_class: bool, on: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    if on == "ray":
+        request.getfixturevalue("ray_engine")
     words, features, against = make_files(tmp_path, with_shortcut=True)
     labels = np.load(tmp_path / "labels.npy")
     groups = np.where(against, 1 - labels, labels) + (2 * labels if made_of_class else 0)

@@ -1,7 +1,5 @@
 """The pages of `icda audit` and `icda fit` as a reader meets them, in Debian's Chromium."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

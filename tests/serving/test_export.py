@@ -1,7 +1,5 @@
 """Exported models answer as ours do: onnxruntime runs the graphs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

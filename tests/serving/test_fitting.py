@@ -1,7 +1,5 @@
 """`icda fit` as a function: the whole way from data to a loaded model, for every kind of data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,7 +225,7 @@ def test_a_text_by_the_name_of_an_array_is_no_reason_to_allow_pickles(name: str,
 
 def test_an_unknown_method_is_refused_before_any_work(made: SimpleNamespace) -> None:
     with pytest.raises(InputError, match="did you mean 'icda'"):
-        fit_model(None, "icdaa")  # type: ignore[arg-type]
+        fit_model(None, "icdaa")
 
 
 def test_images_are_read_at_the_size_of_the_embedded_file(made: SimpleNamespace, tmp_path: Path) -> None:

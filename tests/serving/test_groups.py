@@ -1,7 +1,5 @@
 """`icda fit --groups`: groups that the user knows are used, and judged, instead of guessed ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,17 +38,13 @@ def file(request: pytest.FixtureRequest, made: SimpleNamespace, tmp_path: Path) 
 def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path: Path) -> None:
     data = read_fit_data(file, Asked(groups="group"), tmp_path / "model")
     X, y, background = _planted()
-    assert data.groups is not None
     assert data.groups.tolist() == background.tolist()
     assert data.features.shape == (400, 6)  # the group is no feature
     fitted = fit_model(data)
     expected = icda.RobustClassifier(random_state=0).fit(X, y, groups=background)
     np.testing.assert_allclose(fitted.model.predict_proba(X), expected.predict_proba(X), atol=1e-6)
     assert fitted.trial.are_known
-    assert fitted.trial.after.worst_group is not None
     assert fitted.trial.after.worst_group.name in {"cat, snow", "cat, grass", "dog, snow", "dog, grass"}
-    assert fitted.trial.before is not None
-    assert fitted.trial.before.worst_group is not None
     assert fitted.trial.after.worst_group.accuracy > fitted.trial.before.worst_group.accuracy + 0.2
     assert {part.name for part in fitted.trial.after.groups} == {"cat, snow", "cat, grass", "dog, snow", "dog, grass"}
     assert sum(part.samples for part in fitted.trial.after.groups) == 400
@@ -78,7 +72,6 @@ def test_the_test_split_is_judged_by_its_own_groups(tmp_path: Path) -> None:
         for place in ("snow", "grass")
         if ((y[:100] == label) & (background[:100] == place)).sum() >= 5
     }
-    assert fitted.trial.after.worst_group is not None
     assert fitted.trial.after.worst_group.accuracy == pytest.approx(min(shares.values()))
 
 
@@ -87,7 +80,6 @@ def test_groups_that_hold_one_class_each_are_weights(tmp_path: Path) -> None:
     groups = np.char.add(np.char.add(y, "/"), background)
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=groups)
     fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model"))
-    assert fitted.trial.after.worst_group is not None
     assert fitted.trial.after.worst_group.name in set(groups)
 
 
@@ -177,7 +169,6 @@ def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(
     for name, missing in (("data.csv", None), ("data.parquet", None), ("data.npz", "")):
         path = made.write_features(tmp_path / name, X, label=y, place=[place or missing for place in known])
         data = read_fit_data(path, Asked(groups="place"), tmp_path / "model")
-        assert data.groups is not None
         assert data.groups.tolist() == known
 
 
@@ -227,7 +218,6 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=background)
     fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model"))
     estimated = fitted.trial.after.alike
-    assert estimated is not None
     generator = np.random.default_rng(1)
     kind, place = np.arange(4000) % 2, np.arange(4000) // 2 % 2
     new = generator.normal(size=(4000, 6))
@@ -238,8 +228,6 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path
     assert estimated[2] - estimated[1] < 0.2
     said = headline(fitted)
     assert f"{100 * estimated[0]:.1f}" in said
-    assert fitted.trial.before is not None
-    assert fitted.trial.before.alike is not None
     assert fitted.trial.before.alike[0] < estimated[0]
     assert "The price" in said
 

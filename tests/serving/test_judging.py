@@ -1,7 +1,5 @@
 """`icda eval MODEL --data FILE` on files of features: which rows, labels and columns are judged."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

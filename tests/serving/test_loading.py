@@ -1,7 +1,5 @@
 """Model folders, whole, damaged and hostile."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import struct

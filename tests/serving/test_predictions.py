@@ -1,7 +1,5 @@
 """Files of predictions: one row per input, from every kind of file."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Tables as people have them: words, truth values, dates and empty cells, from the file to the prediction."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

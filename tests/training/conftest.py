@@ -1,7 +1,5 @@
 """Short runs on the embedded digits, and what it means that two of them are the same."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

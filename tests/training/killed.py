@@ -6,8 +6,6 @@ last run is left alone. Every run is a fork of this process, because importing t
 Prints how many runs were killed, and how many of them left a half-written file behind.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 Each rank writes FOLDER/rank<RANK>.json: the results it was given, and the names of the files it wrote.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -34,7 +32,7 @@ def record_writes(into: list[str]) -> None:
         into.append(path.name)
         write(path, content)
 
-    checkpoint.write_atomically = run.write_atomically = run_result.write_atomically = recorded  # type: ignore[assignment]
+    checkpoint.write_atomically = run.write_atomically = run_result.write_atomically = recorded
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Which samples a training reads: how often each kind is drawn, by which rank, and that a number makes a batch again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +53,7 @@ def make_task() -> Task:
 
 def batches_of(batch_size: int = 50, method: Method | None = None, **ranks: Any) -> TrainingBatches:
     config = TrainConfig(batch_size=batch_size, seed=3)
-    return TrainingBatches(config, make_task(), method or Method(), Ranks(**ranks))  # type: ignore[arg-type]
+    return TrainingBatches(config, make_task(), method or Method(), Ranks(**ranks))
 
 
 def rows(batch: Batch) -> list[int]:
@@ -129,7 +127,7 @@ def test_a_drawn_batch_follows_the_weights_of_its_epoch() -> None:
     method = Thirds()
     batches = batches_of(method=method)
     assert set(rows(batches.draw("own", 0))) == {0, 1, 2}
-    method.sampling_weights = lambda: torch.eye(500)[9]  # type: ignore[method-assign]
+    method.sampling_weights = lambda: torch.eye(500)[9]
     assert set(rows(batches.draw("own", 1))) == {0, 1, 2}, "weights are asked for once per epoch"
     batches.start_epoch()
     assert set(rows(batches.draw("own", 2))) == {9}
@@ -151,7 +149,7 @@ def test_a_metadata_set_smaller_than_a_batch_is_one_batch() -> None:
 def test_ranks_share_a_batch_between_them() -> None:
     alone = batches_of(batch_size=50)
     for sampling in ("uniform", "group_balanced"):
-        stage = Stage(1, sampling=sampling)  # type: ignore[arg-type]
+        stage = Stage(1, sampling=sampling)
         halves = [batches_of(process_index=rank, num_processes=2) for rank in range(2)]
         parts = [rows(half.stage_loader(stage).batch(1, 2)) for half in halves]
         assert [row for pair in zip(*parts, strict=True) for row in pair] == rows(alone.stage_loader(stage).batch(1, 2))

@@ -1,7 +1,5 @@
 """A run's folder belongs to one process at a time, and a run that was cut off after its result is completed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

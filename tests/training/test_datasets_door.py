@@ -1,7 +1,5 @@
 """icda.train on torch Datasets, dicts, tensors: the user's own network, trained, and nothing left behind."""
 
-from __future__ import annotations
-
 import copy
 import os
 import random
@@ -63,7 +61,7 @@ class Columns:
     def __len__(self) -> int:
         return SIZE
 
-    def with_format(self, kind: None) -> Columns:
+    def with_format(self, kind: None) -> "Columns":
         return self
 
     def __getitem__(self, key: Any) -> Any:
@@ -134,7 +132,7 @@ def test_the_network_is_the_users_own_trained_and_whole(tmp_path: Path, monkeypa
     assert list(net.state_dict()) == list(before)
     assert not torch.equal(net.answer.weight, before["answer.weight"])
     inputs, targets, _ = table(1)
-    assert float((net(inputs).argmax(1) == targets).float().mean()) == pytest.approx(result.metrics["accuracy"])  # type: ignore[index]
+    assert float((net(inputs).argmax(1) == targets).float().mean()) == pytest.approx(result.metrics["accuracy"])
     fresh = result.load_into(Net()).eval()
     assert torch.equal(fresh(inputs), net(inputs))
     assert list(tmp_path.iterdir()) == []
@@ -353,7 +351,6 @@ def test_a_network_that_does_more_after_its_head_is_refused_and_left_whole(kind:
 
 def test_gradients_are_clipped_as_for_other_data_of_the_users_own() -> None:
     result = icda.train(model=make_net(), train=table(0)[:2], epochs=1)
-    assert result.config is not None
     assert result.config["clip_norm"] == 1.0
 
 

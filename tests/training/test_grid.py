@@ -1,7 +1,5 @@
 """Runs of one recipe: read, continued, several at a time, and what becomes of those that fail."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -92,21 +90,6 @@ def config(tmp_path: Path) -> TrainConfig:
     return TrainConfig(task="digits_lt", method="cross_entropy", model="linear", epochs=2, out=str(tmp_path / "cell"))
 
 
-def test_a_finished_cell_is_read(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run_cell(config)
-    assert first.result is not None
-    assert first.seconds > 0
-
-    def forbidden(*_: Any, **__: Any) -> None:
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(grid, "train", forbidden)
-    again = run_cell(config)
-    assert again.result is not None
-    assert again.seconds == 0
-    assert again.result["metrics"] == first.result["metrics"]
-
-
 def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
     config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,8 +115,6 @@ def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
     monkeypatch.setattr(run, "Trainer", Watched)
     resumed = run_cell(config)
     assert epochs == [1, 1]  # where it was killed, and only that epoch again
-    assert resumed.result is not None
-    assert whole.result is not None
     assert resumed.result["metrics"] == whole.result["metrics"]
 
 
@@ -173,8 +154,6 @@ def test_a_damaged_result_is_named_and_its_cell_is_made_again(config: TrainConfi
         again = dict(run_cells([config, other], 1))
     for number, result in first.items():
         found = again[number].result
-        assert found is not None
-        assert result is not None
         assert found["metrics"] == result["metrics"]
 
 
@@ -202,8 +181,6 @@ def test_waiting_for_a_cell_that_another_process_has_is_said(
     other = subprocess.Popen(
         [sys.executable, "-c", HOLDS, config.out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert other.stdin is not None
-    assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
     threading.Timer(0.5, other.stdin.close).start()
     assert run_cell(config).result is not None

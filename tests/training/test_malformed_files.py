@@ -1,7 +1,5 @@
 """Files with any part changed, and names that are not UTF-8."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

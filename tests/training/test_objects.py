@@ -1,7 +1,5 @@
 """Training with a network and a task made in Python, and with a file of features."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path
@@ -63,14 +61,9 @@ def test_settings_may_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / "runs/digits_lt/icda/seed0/result.json").exists()
 
 
-def test_what_does_not_fit_is_refused(configure: Configure) -> None:
-    task = create_task("digits_lt")
-    with pytest.raises(InputError, match="the model has 7 outputs, and task 'digits_lt' has 10 classes"):
-        train(configure("a"), model=create_model("linear", 7, task.input_shape), task=task)
-    with pytest.raises(InputError, match="trains 2 networks: give model a function"):
-        train(configure("b", method="co_teaching"), model=Net(), task=task)
+def test_what_makes_no_network_is_refused(configure: Configure) -> None:
     with pytest.raises(TypeError, match=r"an nn\.Module or a function that makes one, got int"):
-        train(configure("c"), model=lambda: 3, task=task)  # type: ignore[arg-type, return-value]
+        train(configure("c"), model=lambda: 3, task=create_task("digits_lt"))
 
 
 class Listening(ProgressView):

@@ -1,7 +1,5 @@
 """Workers of a pool come to an end with their driver, and in silence."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -44,7 +42,7 @@ def is_alive(pid: int) -> bool:
 
 def wait_until(condition: object, seconds: float = 60.0) -> None:
     ends = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < ends
         time.sleep(0.05)
 

@@ -144,35 +144,3 @@ def test_two_ranks_do_what_one_process_does(
             assert (one["networks"][0]["head.scale"] - 1).abs().min() > 0
         if method == "oltr":
             assert one["networks"][0]["head.has_memory"] == 1
-
-
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        ("disturb_label", {"alpha": 0.0}),
-        ("acgan", {"width": 8, "start": 1.0}),  # a GAN that never joins
-        ("cgan", {"width": 8, "start": 1.0}),
-        ("infogan", {"width": 8, "start": 1.0}),
-        ("wgan", {"width": 8, "start": 1.0}),
-        ("rand_aug", {"num_ops": 0}),
-    ],
-)
-def test_switched_off_it_is_cross_entropy_bit_for_bit(
-    method: str, options: dict[str, Any], configure: Configure
-) -> None:
-    configs = configure("plain", method="ce"), configure("off", method=method, options=options)
-    for config in configs:
-        train(config)
-    one, two = (load_checkpoint(config.folder() / "checkpoint.pt")["networks"][0] for config in configs)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-
-
-def test_without_noise_co_teaching_is_two_plain_trainings(configure: Configure) -> None:
-    plain = configure("plain", method="ce")
-    pair = configure("pair", method="co_teaching", options={"noise_rate": 0.0})
-    for config in (plain, pair):
-        train(config)
-    one = load_checkpoint(plain.folder() / "checkpoint.pt")["networks"][0]
-    two = load_checkpoint(pair.folder() / "checkpoint.pt")["networks"][0]
-    for name, value in one.items():
-        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-4)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from icda.methods import Method, Setup
-from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
 from icda.training import CheckpointError, TrainConfig, evaluate_folder, load_config, train
 from icda.training.checkpoint import load_checkpoint
@@ -215,44 +214,6 @@ def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(
     assert fingerprints(config.folder()) == before
 
 
-@pytest.mark.parametrize(
-    ("setting", "typo", "meant"),
-    [
-        ("task", "digits_it", "digits_lt"),
-        ("method", "cross_entrpy", "cross_entropy"),
-        ("model", "smal_cnn", "small_cnn"),
-        ("selection", "validation_acuracy", "validation_accuracy"),
-        ("options", "lambda", "lambda0"),
-    ],
-)
-def test_a_misspelt_name_gives_the_nearest_one_and_leaves_no_folder(
-    setting: str, typo: str, meant: str, configure: Configure
-) -> None:
-    config = configure("run", **{setting: {typo: 0.1} if setting == "options" else typo})
-    with pytest.raises(UnknownNameError, match=f"{typo}.*did you mean '{meant}'"):
-        train(config)
-    assert not config.folder().exists()
-
-
-def test_a_method_that_needs_groups_fails_before_training_on_a_task_without_them(configure: Configure) -> None:
-    config = configure("run", method="group_dro")
-    with pytest.raises(MissingNeedError, match="method 'group_dro' needs groups, which task 'digits_lt' does not have"):
-        train(config, view=ForbiddenView())
-    assert not config.folder().exists()
-
-
-def test_a_rule_that_needs_groups_fails_before_training_on_a_task_without_them(configure: Configure) -> None:
-    config = configure("run", selection="validation_worst_group")
-    with pytest.raises(ValueError, match=r"validation_worst_group.*needs.*digits_lt.*--selection last"):
-        train(config, view=ForbiddenView())
-    assert not config.folder().exists()
-
-
-def test_data_that_is_not_there_is_named(configure: Configure, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"--data .*birds: neither a folder of images nor a CSV or .npz"):
-        train(configure("run", data=str(tmp_path / "birds")))
-
-
 def test_bf16_trains_and_keeps_weights_and_statistics_in_float32(configure: Configure) -> None:
     config = configure("half", precision="bf16", epochs=1)
     result = train(config)
@@ -304,11 +265,6 @@ def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure: Configure, 
     other = evaluate_folder(config.folder(), data=str(write_table(tmp_path / "weeks.csv", rows=100)))
     assert other["task"] == "weeks"
     assert sum(map(sum, other["confusion"])) == 20
-
-
-def test_evaluating_a_folder_without_a_run_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"holds no trained model \(model\.pt\): give the folder of a finished"):
-        evaluate_folder(tmp_path)
 
 
 @pytest.mark.parametrize("method", ["group_dro", "uw", "irm", "lisa"])

@@ -1,7 +1,5 @@
 """What the log says of numbers given to samples, against scikit-learn and counting by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

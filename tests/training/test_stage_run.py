@@ -132,7 +132,7 @@ def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make: Make) -
         trainer = make()
         run = StageRun.begin(trainer.parts, trainer.position)
         weight = trainer.models[0].head_weight.detach().clone()
-        trainer.batches.share = lambda batch, share=share: share  # type: ignore[method-assign,misc]
+        trainer.batches.share = lambda batch, share=share: share
         run.step(batch_of(trainer))
         steps.append(trainer.models[0].head_weight.detach() - weight)
     assert steps[0].abs().max() > 0
@@ -152,7 +152,7 @@ def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make: Make) -> 
 
     hooks = {name: (lambda context, name=name: told.append(name)) for name in ("on_start", "on_end")}
     trainer = make(Stage(2, "own", step=step, loss=loss, **hooks), Stage(1, "plain"))
-    trainer.method.on_stage_end = lambda context: told.append(f"{context.stage.name} ends")  # type: ignore[method-assign]
+    trainer.method.on_stage_end = lambda context: told.append(f"{context.stage.name} ends")
     run = StageRun.begin(trainer.parts, trainer.position)
     assert float(run.step(batch_of(trainer)).loss) == 0
     run.end_epoch()

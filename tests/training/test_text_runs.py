@@ -90,7 +90,7 @@ def test_a_stored_run_reads_texts_with_the_tokeniser_of_its_model(configure: Cal
     assert inputs["input_ids"][:, 0].tolist() == [1] * 4
     assert int(inputs["input_ids"].max()) < len(WORDS)
     assert (inputs["input_ids"][inputs["attention_mask"] == 0] == PADDING).all()
-    assert networks[0].encoder.network.config.pad_token_id == PADDING  # type: ignore[union-attr]
+    assert networks[0].encoder.network.config.pad_token_id == PADDING
 
 
 def test_the_same_table_is_hashed_for_a_bag_of_words(configure: Callable[..., TrainConfig]) -> None:

@@ -1,7 +1,5 @@
 """A search chooses on validation data alone, and goes on where it stopped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A training told that attributes are unknown never reads them, and one that needs them does not start."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -43,8 +41,6 @@ def guarded() -> Iterator[Task]:
     task = create_task("digits_coloured")
 
     def guard(split: Split | None) -> Split:
-        assert split is not None
-        assert split.groups is not None
         return replace(split, groups=split.groups.as_subclass(Untouchable))
 
     hidden = replace(task, name="guarded_digits", train=guard(task.train), validation=guard(task.validation))
@@ -104,7 +100,6 @@ def test_training_and_selection_never_read_them(
 
 def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = create_task("digits_coloured")
-    assert task.train.groups is not None
     other = replace(task, train=replace(task.train, groups=task.train.groups.flip(0)))
     chosen: dict[str, list[list[int]]] = {"known": [], "unknown": []}
     for found in (task, other):
@@ -135,7 +130,6 @@ def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: 
 def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded: Task) -> None:
     told = guarded.without_groups()
     assert told.train.groups is None
-    assert told.validation is not None
     assert told.validation.groups is None
     assert told.metadata is None or told.metadata.groups is None
     assert told.test.groups is not None

@@ -27,7 +27,7 @@ BENCHES = {
     ),
     "embeddings": Bench("every estimator and variant on features of real biased data", "studies.embeddings.run.run"),
     "tail-features": Bench(
-        "losses and a Gaussian discriminant on features with a long tail", "studies.tail_features.run.run"
+        "losses and a Gaussian discriminant on features with a long tail", "studies.tail_features.run"
     ),
     "audit": Bench("how well the audit finds groups and wrong labels, beside cleanlab", "studies.audit.run", False),
     "verdicts": Bench(
@@ -38,7 +38,7 @@ BENCHES = {
     "peers": Bench("icda beside scikit-learn, fairlearn and cleanlab on tables and photos", "studies.peers.run.run"),
     "fit": Bench("fit times beside LogisticRegression, and memory for features on disk", "cost.fit_time.run", False),
     "strengths": Bench(
-        "whether strengths of runs know groups they were not told", "studies.group_strengths.run", False
+        "whether strengths of runs know groups they were not told", "studies.finished_runs.run_strengths", False
     ),
     "selection": Bench("what each selection rule costs in the worst group", "studies.selection_rules.run"),
     "figures": Bench("train and draw the pictures of the documentation", "studies.figures.run"),
@@ -57,7 +57,7 @@ BENCHES = {
     "text": Bench("film reviews whose sentiment people reversed: a table of our own", SUITE),
     "noise": Bench("wrong labels on digits and 5,000 images of MNIST: a table of our own", SUITE),
     "human-noise": Bench("labels that people gave to CIFAR: a table of our own", SUITE),
-    "mistakes": Bench("whether finished runs know which labels are wrong", "studies.mistakes.run", False),
+    "mistakes": Bench("whether finished runs know which labels are wrong", "studies.finished_runs.run_mistakes", False),
     "best-epoch": Bench("what a table gains that reports the best test epoch", "studies.noisy_digits.run_best_epoch"),
     "few-metadata": Bench("how far metadata may be few or wrong", "studies.noisy_digits.run_few_metadata"),
     "long-training": Bench(

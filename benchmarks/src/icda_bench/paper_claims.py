@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import yaml
 from icda_bench.cost.network_cost import cost_status, load_cost_suite
 from icda_bench.markdown import markdown, spread
 from icda_bench.rows import read_rows, read_table
-from icda_bench.studies.tail_features.run import TITLES, TailRow
+from icda_bench.studies.tail_features import TITLES, TailRow
 from icda_bench.suites.suite import Suite, cell_config, load_suite
 from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
 from icda_bench.suites.verdict import Status
@@ -34,12 +35,14 @@ class Claim:
     tier: str = "cpu"
 
 
+@cache
 def _content() -> dict[str, Any]:
     return yaml.safe_load(files("icda_bench").joinpath("claims.yaml").read_text())
 
 
 def load_claims() -> list[Claim]:
-    return [Claim(**entry.pop("cells"), **entry) for entry in _content()["claims"]]
+    claims = _content()["claims"]
+    return [Claim(**entry["cells"], **{key: entry[key] for key in entry if key != "cells"}) for entry in claims]
 
 
 FEATURES = "tiny_imagenet_lt"

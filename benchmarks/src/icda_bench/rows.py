@@ -1,19 +1,28 @@
-"""CSV files of rows, each row a dataclass or a mapping: everything that is measured outside the suites is kept so."""
+"""CSV files of rows, each row a dataclass or a mapping: everything that is measured outside the suites is kept so.
+
+A study fills its file cell by cell (`fill`); a measurement of costs is shown and written at its end (`publish`).
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import yaml
 
 from icda.results import write_atomically
 from icda.training.environment import describe_environment
+from icda_bench.markdown import columns_table
 
 T = TypeVar("T")
-PARSERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": "True".__eq__}
+PARSERS: dict[type, Callable[[str], Any]] = {int: int, float: float, bool: "True".__eq__}
+COLUMNS: dict[str, dict[str, str]] = yaml.safe_load(files("icda_bench").joinpath("columns.yaml").read_text())
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -26,13 +35,12 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 def read_rows(path: Path, kind: type[T]) -> list[T]:
     """The rows of a file as dataclasses, an empty cell as None; columns that the dataclass has not are left out."""
-    types = {item.name: str(item.type).split(" | ")[0] for item in fields(kind)}  # type: ignore[arg-type]
-    optional = {item.name for item in fields(kind) if "None" in str(item.type)}  # type: ignore[arg-type]
+    kinds = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
 
     def parse(name: str, text: str) -> Any:
-        return None if not text and name in optional else PARSERS.get(types[name], str)(text)
+        return None if not text and NoneType in kinds[name] else PARSERS.get(kinds[name][0], str)(text)
 
-    return [kind(**{name: parse(name, row[name]) for name in types if name in row}) for row in read_table(path)]
+    return [kind(**{name: parse(name, row[name]) for name in kinds if name in row}) for row in read_table(path)]
 
 
 def write_rows(path: Path, rows: Iterable[Any], *, machine: bool = False) -> None:
@@ -49,16 +57,35 @@ def append_rows(path: Path, rows: Iterable[Any], *, machine: bool = False) -> No
         file.write(text)
 
 
-def fill(path: Path, kind: type[T], cells: Iterable[Sequence[Any]], measure: Callable[..., T]) -> list[T]:
-    """Append `measure(*cell)` for each cell that the file has no row of: a study begun again goes on where it stopped.
+def fill(
+    path: Path,
+    kind: type[T],
+    cells: Iterable[Sequence[Any]],
+    measure: Callable[..., T | list[T]],
+    *,
+    machine: bool = False,
+    is_stale: Callable[[T], object] = lambda row: False,
+) -> list[T]:
+    """Append `measure(*cell)`, a row or several, for each cell that the file has no row of.
 
-    A cell is the first fields of its row.
+    A study begun again goes on where it stopped. A cell is the first fields of its rows; stale rows do not count.
     """
-    known = [astuple(row) for row in read_rows(path, kind)]  # type: ignore[call-overload]
+    known = [astuple(row) for row in read_rows(path, kind) if not is_stale(row)]  # type: ignore[call-overload]
     for cell in cells:
         if not any(row[: len(cell)] == tuple(cell) for row in known):
-            append_rows(path, [measure(*cell)])
+            found = measure(*cell)
+            append_rows(path, found if isinstance(found, list) else [found], machine=machine)
+            print("measured:", *cell)
     return read_rows(path, kind)
+
+
+def publish(name: str, rows: Sequence[Any], out: Path | None) -> None:
+    """Print rows as the table that the pages make of them, and write them with the machine they were measured on."""
+    cells = [{key: "" if value is None else str(value) for key, value in asdict(row).items()} for row in rows]
+    print(columns_table(cells, COLUMNS[name]))
+    if out is not None:
+        write_rows(out, rows, machine=True)
+        print(f"Written to {out}")
 
 
 def machine_columns() -> dict[str, Any]:

@@ -12,11 +12,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from icda.errors import InputError
 from icda_bench.cost.network_cost import cost_table
@@ -25,13 +22,12 @@ from icda_bench.ledger import read_ledger
 from icda_bench.ledger_tables import ledger_cost_table, small_tasks_table
 from icda_bench.markdown import columns_table, markdown, spread
 from icda_bench.paper_claims import claims_table
-from icda_bench.rows import read_rows, read_table
+from icda_bench.rows import COLUMNS, read_rows, read_table
 from icda_bench.studies.asking import person_table, share_table
 from icda_bench.studies.audit import AuditRow, audit_table
 from icda_bench.studies.embeddings.methods import BY_CLASS
 from icda_bench.studies.embeddings.run import HEADLINE_COLUMNS, HEADLINE_ROWS, embeddings_table
-from icda_bench.studies.group_strengths import StrengthRow, group_strengths_table
-from icda_bench.studies.mistakes import MistakesRow, mistakes_table
+from icda_bench.studies.finished_runs import MistakesRow, StrengthRow, group_strengths_table, mistakes_table
 from icda_bench.studies.noisy_digits import (
     BestEpochRow,
     FewMetadataRow,
@@ -46,15 +42,13 @@ from icda_bench.studies.peers.run import PeerRow, peers_table
 from icda_bench.studies.robust_verdicts import RobustRow, robust_verdicts_table
 from icda_bench.studies.selection_rules import RuleRow, selection_table
 from icda_bench.studies.stability import StabilityRow, stability_table
-from icda_bench.studies.tail_features.run import TailRow, tail_tables
-from icda_bench.studies.verdicts.fit import left_out_table
-from icda_bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
+from icda_bench.studies.tail_features import TailRow, tail_tables
+from icda_bench.studies.verdicts.judge import detail_table, left_out_table, regret_table, verdict_table
 from icda_bench.suites.suite import SUITES, load_suite
 from icda_bench.suites.suite_table import overview_table, suite_rows, suite_table
 
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-COLUMNS: dict[str, dict[str, str]] = yaml.safe_load(files("icda_bench").joinpath("columns.yaml").read_text())
 # Tables of one file's rows: the file, the type of its rows, what makes the table.
 ROW_TABLES: dict[str, tuple[str, type[Any], Callable[[list[Any]], str]]] = {
     "audit": ("audit", AuditRow, audit_table),

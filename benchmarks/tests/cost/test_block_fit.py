@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +19,12 @@ def test_the_model_counts_rows_passes_and_workers() -> None:
 def test_a_fit_is_measured_beside_its_prediction(tmp_path: Path, loss: str) -> None:
     paths = make_biased_files(tmp_path, 400, 6, 3, np.float16)
     blocks = find_blocks(paths[0], Columns(labels=str(paths[1])), block_bytes=2 * 6 * 150)
-    terms = measure_terms(blocks, loss)  # type: ignore[arg-type]
+    terms = measure_terms(blocks, loss)
     assert terms.summary_bytes > terms.answer_bytes > 0
     options = Arguments(tmp_path, tmp_path / "out.csv", 400, 6, 3, jobs=1)
-    row, found = _fit(options, blocks, loss, terms, Here(), None)  # type: ignore[arg-type]
+    row, found = _fit(options, blocks, loss, terms, Here(), None)
     assert row.blocks == 3
     assert row.passes == found.passes > 3
     assert row.predicted_seconds >= 0
-    again, _ = _fit(options, blocks, loss, terms, Here(), found)  # type: ignore[arg-type]
+    again, _ = _fit(options, blocks, loss, terms, Here(), found)
     assert again.difference == 0

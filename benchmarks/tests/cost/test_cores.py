@@ -1,7 +1,5 @@
 """What cores bring: that each row is measured in a child with the threads it names. No figure is asserted."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Heads of many classes: that each way is measured in a child, and learns. No figure is asserted."""
 
-from __future__ import annotations
-
 import pytest
 
 from icda_bench.cost import large_head

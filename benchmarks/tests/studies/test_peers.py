@@ -1,7 +1,5 @@
 """The comparison with other packages: what is measured, what is a feature, and what happens where one is not installed."""
 
-from __future__ import annotations
-
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +22,6 @@ def part(seed: int, rows: int = 300) -> FeaturePart:
     features[:, 0] += 2 * targets
     features[:, 1] += 4 * attribute
     return FeaturePart(features, targets, {GROUP: attribute})
-
-
-def test_the_worst_group_is_the_lowest_of_the_pairs_of_class_and_attribute() -> None:
-    test = part(0)
-    predicted = test.attributes[GROUP]  # right exactly where attribute and class agree
-    assert bench.worst(predicted, test) == 0
-    assert bench.worst(test.targets, test) == 1
 
 
 def test_under_group_weights_every_pair_counts_alike() -> None:
@@ -63,14 +54,11 @@ def test_a_package_that_is_missing_is_a_row_that_says_so_and_is_measured_once_it
 @pytest.mark.parametrize("name", ["lr", "lr_groups", "hgb_groups", "icda", "icda_24", "icda_groups"])
 def test_a_method_learns_more_than_chance(name: str) -> None:
     row = bench.measure("blobs", 0, name, part(0), part(1))
-    assert row.accuracy is not None
     assert row.accuracy > 0.7
 
 
 def test_groups_lift_the_worst_group_of_a_planted_correlation() -> None:
     plain, given = (bench.measure("blobs", 0, name, part(0), part(1)) for name in ("lr", "icda_groups"))
-    assert plain.worst_group is not None
-    assert given.worst_group is not None
     assert given.worst_group > plain.worst_group + 0.1
 
 
@@ -78,7 +66,6 @@ def test_groups_lift_the_worst_group_of_a_planted_correlation() -> None:
 def test_fairlearn_is_given_the_groups(name: str) -> None:
     pytest.importorskip("fairlearn")
     row = bench.measure("blobs", 0, name, part(0), part(1))
-    assert row.worst_group is not None
     assert row.worst_group > 0.4
 
 

@@ -1,7 +1,5 @@
 """Studies of one file each: their trainings, their tables, and that nothing is run twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -49,16 +47,13 @@ def test_the_last_epoch_is_what_a_plain_training_gets_and_the_best_is_no_lower(
     rows = run_twice(noisy_digits.run_best_epoch, BestEpochRow, seeds=1, tasks=("digits_flip_noise",))
     plain = train(TrainConfig(task="digits_flip_noise", out=str(tmp_path / "plain"), method="cross_entropy", **RECIPE))
     assert [row.method for row in rows] == ["cross_entropy", "icda"]
-    assert plain.metrics is not None
     assert rows[0].last == pytest.approx(plain.metrics["accuracy"])
     assert all(row.best >= row.last for row in rows)
 
 
 def test_every_class_keeps_as_many_metadata_as_asked_for_and_as_many_labels_are_wrong() -> None:
     task = load_task(TrainConfig(task="digits_flip_noise"))
-    assert task.metadata is not None
     found = noisy_digits.fewer(task, 5, 0.1, seed=0).metadata
-    assert found is not None
     before = task.metadata.targets[torch.isin(task.metadata.rows, found.rows)]
     assert torch.bincount(before, minlength=10).tolist() == [5] * 10
     truth = {int(row): int(label) for row, label in zip(task.metadata.rows, task.metadata.targets, strict=True)}
@@ -91,7 +86,7 @@ def test_a_shortcut_and_noise_are_trained_on_in_every_form(run_twice: Any) -> No
 
 def test_strengths_that_know_both_kinds_separate_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task_and_method = {"task": "digits_coloured_noise", "method": "meta_icda_signed", "model": "mlp"}
-    train(TrainConfig(**task_and_method, epochs=1, out=str(tmp_path)))  # type: ignore[arg-type]
+    train(TrainConfig(**task_and_method, epochs=1, out=str(tmp_path)))
     _, task, _, _ = load_folder(tmp_path)
     colours = task.train.groups % 2  # groups are class x colour
     clean = task.train.clean_targets
@@ -102,7 +97,7 @@ def test_strengths_that_know_both_kinds_separate_both(tmp_path: Path, monkeypatc
 
 def stability_row(seed: int, clip: str = "default", **changed: object) -> StabilityRow:
     values = {"diverged": False, "largest_loss": 2.5, "train_loss": 0.5, "test_accuracy": 0.5, "seconds": 1.0}
-    return StabilityRow(40, 2, "icda", "default", clip, seed, **{**values, **changed})  # type: ignore[arg-type]
+    return StabilityRow(40, 2, "icda", "default", clip, seed, **{**values, **changed})
 
 
 def test_a_training_that_diverges_is_a_row_of_the_settings_it_was_asked_for(
@@ -173,8 +168,6 @@ def test_a_planted_task_has_the_counts_it_is_named_by() -> None:
     clean = robust_verdicts.make_task("digits", "clean", 20).train
     noisy = robust_verdicts.make_task("digits", "tail_10+flip_40", 20).train
     marked = robust_verdicts.make_task("digits", "colour_10", 20).train
-    assert noisy.clean_targets is not None
-    assert marked.groups is not None
     assert len(noisy) < len(clean)
     assert float((noisy.targets != noisy.clean_targets).double().mean()) == pytest.approx(0.4, abs=0.06)
     assert float((marked.groups % 2 != marked.targets).double().mean()) == pytest.approx(0.1, abs=0.02)

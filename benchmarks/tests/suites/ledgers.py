@@ -1,7 +1,5 @@
 """Cells and ledger rows as tests need them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

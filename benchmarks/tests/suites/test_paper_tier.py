@@ -9,8 +9,6 @@ Models of torchvision and of the Hugging Face hub cannot be had here: a small ne
 in its made-up data as the task has, stands in for them, so that every method of the tables that use them is started too.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -80,7 +78,7 @@ def made_up_groups(text: bool) -> Task:
     inputs = (
         {"input_kind": "text", "input_shape": (8,)} if text else {"input_kind": "image", "input_shape": (3, 32, 32)}
     )
-    return Task("made_up", 2, *(split(start) for start in (0, 40, 80, 120)), **known, **inputs)  # type: ignore[arg-type]
+    return Task("made_up", 2, *(split(start) for start in (0, 40, 80, 120)), **known, **inputs)
 
 
 def stand_in(text: bool) -> FeatureClassifier:

@@ -1,7 +1,5 @@
 """A plan knows what a ledger has, what it lacks, and what the rest will cost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,13 +1,12 @@
 """A grid keeps its ledger as it goes, counts its time, and refuses early what cannot work."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from benchmarks.tests.suites.ledgers import made_cell as cell
 from rich.console import Console
 
@@ -16,7 +15,7 @@ from icda.registry import UnknownNameError
 from icda.training.grid import CellOutcome, run_cell
 from icda_bench.ledger import read_ledger
 from icda_bench.suites import runner
-from icda_bench.suites.runner import check_cells, run_suite
+from icda_bench.suites.runner import check_cells, run_on_ray, run_suite
 
 QUIET = Console(quiet=True)
 
@@ -93,3 +92,19 @@ def test_a_method_without_its_metadata_is_refused_before_anything_is_run(
 def test_an_empty_grid_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing to run"):
         check_cells([])
+
+
+def test_cells_run_on_ray(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    config = cell(tmp_path, epochs=2).config
+    bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")
+    good = [replace(config, seed=seed, out=f"{tmp_path}/ray{{seed}}") for seed in range(2)]
+    outcomes = dict(run_on_ray([*good, bad], 1))
+    assert not ray.is_initialized()
+    assert "InputError" in outcomes[2].failure
+    torch.set_num_threads(1)
+    for number, one in enumerate(good):
+        here = run_cell(replace(one, out=f"{tmp_path}/here{{seed}}")).result
+        there = outcomes[number].result
+        assert there["metrics"] == here["metrics"]
+    assert all(run_cell(one).seconds == 0 for one in good)

@@ -1,7 +1,5 @@
 """What the pages say about breaking shortcuts, read off the ledger of table 6: worst test groups, mean over three seeds."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

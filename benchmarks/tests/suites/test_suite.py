@@ -1,7 +1,5 @@
 """Suites are data: their parts fit each other, and the paper's figures in them are the paper's."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

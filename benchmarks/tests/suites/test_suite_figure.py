@@ -1,7 +1,5 @@
 """The figures hold what the ledger holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The tables on a page are the suite's figures beside the ledger's, and say so where there are none."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from pathlib import Path

@@ -36,7 +36,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Limits:
-    """Every limit of the rules; `icda_bench.studies.verdicts.fit` looks for them on all sets but one at a time."""
+    """Every limit of the rules; `icda_bench.studies.verdicts.judge` looks for them on all sets but one at a time."""
 
     # A shortcut between two classes. All must hold.
     sureness: Limit = Limit(1.35, 0.15)  # twins' margin where they contradict labels, over what overlap would give

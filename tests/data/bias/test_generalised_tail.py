@@ -169,7 +169,7 @@ def test_features_are_clustered_within_classes_first() -> None:
 )
 def test_sizes_that_cannot_be_had_are_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        generalised_tail(*pool(), 0, replace(SIZES, **changed))  # type: ignore[arg-type]
+        generalised_tail(*pool(), 0, replace(SIZES, **changed))
 
 
 def test_a_class_with_nothing_left_to_train_on_is_named() -> None:

@@ -1,8 +1,7 @@
-"""What the tests of datasets share: a short training on files that a test has written, and encoded images."""
+"""What the tests of datasets share: encoded images, and annotation files."""
 
 import io
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from PIL import Image
 
 from icda.data.datasets.glt import SETS
-from icda.training import TrainConfig, train
 
 
 @pytest.fixture(scope="session")
@@ -50,17 +48,3 @@ def annotation(
 @pytest.fixture(scope="session")
 def annotate() -> Callable[..., dict[str, Any]]:
     return annotation
-
-
-@pytest.fixture
-def train_briefly(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """`train_briefly("celeba", batch_size=5)`: two epochs on the task below `tmp_path`; gives the metrics."""
-
-    def run(task: str, **settings: Any) -> dict[str, Any]:
-        usual = {"epochs": 2, "learning_rate": 0.01, "out": str(tmp_path / "run")}
-        result = train(TrainConfig(task=task, root=str(tmp_path), **{**usual, **settings}))
-        assert len(result["history"]) == 2
-        metrics: dict[str, Any] = result["metrics"]
-        return metrics
-
-    return run

@@ -10,6 +10,7 @@ from icda.data import create_task
 from icda.data.datasets.civil_comments import GROUPS, IDENTITIES, MEMBERSHIPS, civil_comments
 from icda.data.sources import TextArray
 from icda.data.tokens import hash_tokens
+from icda.training import TrainConfig, train
 
 WILDS_COLUMNS = ["", "id", "comment_text", "created_date", "toxicity", *IDENTITIES, "identity_any", "split"]
 Comment = dict[str, Any]
@@ -104,10 +105,15 @@ def test_values_that_cannot_be_are_refused(change: Comment, message: str, write_
         create_task("civil_comments", root=tmp_path)
 
 
-def test_two_epochs_of_training_judge_the_sixteen_overlapping_groups(write_comments: Any, train_briefly: Any) -> None:
+def test_training_judges_the_sixteen_overlapping_groups(write_comments: Any, tmp_path: Path) -> None:
     write_comments(comments(160))
-    settings = {"batch_size": 16, "learning_rate": 0.5, "selection": "validation_worst_group"}
-    metrics = train_briefly("civil_comments", **settings)
+    settings = {
+        "batch_size": 16,
+        "learning_rate": 0.5,
+        "selection": "validation_worst_group",
+        "out": str(tmp_path / "run"),
+    }
+    metrics = train(TrainConfig(task="civil_comments", root=str(tmp_path), epochs=2, **settings))["metrics"]
     assert tuple(metrics["per_group_accuracy"]) == MEMBERSHIPS
     assert metrics["worst_group_accuracy"] == min(metrics["per_group_accuracy"].values())
     assert metrics["train_weighted_accuracy"] is not None

@@ -230,7 +230,7 @@ def test_protocols_take_the_sets_the_benchmark_says(
 
 def test_metadata_from_the_other_folder_lie_in_that_folder(root: Path) -> None:
     task = create_task("mscoco_glt_glt", root)
-    paths = [task.metadata.source.paths[row] for row in task.metadata.rows.tolist()]  # type: ignore[attr-defined]
+    paths = [task.metadata.source.paths[row] for row in task.metadata.rows.tolist()]
     # 61 and 62 are only in the balanced folder; 21 or 22 is one half of the validation cell (0, 0).
     assert [path.parent.parent.name for path in paths] == [FOLDERS[1], FOLDERS[1], FOLDERS[0]]
     assert {path.stem for path in paths[:2]} == {"61", "62"}

@@ -36,7 +36,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     write_arrays(path, ARRAYS, [VALUES], (3, 2))
     before = path.read_bytes()
 
-    def broken():  # type: ignore[no-untyped-def]
+    def broken():
         yield VALUES[:1]
         raise OSError("disk full")
 

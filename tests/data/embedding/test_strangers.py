@@ -44,7 +44,6 @@ def test_a_table_beside_the_file_is_shown_only_if_it_is_the_one_that_was_embedde
     assert find_inputs(["0", "1"], {**known, "source_sha256": "0" * 64}, stranger / "s.npz") is None
     same = {**known, "source_sha256": digest_of(stranger / "private.csv")}
     shown = find_inputs(["0", "1"], same, stranger / "s.npz")
-    assert shown is not None
     assert list(shown.inputs) == [SECRET, SECRET]
     assert find_inputs(["0", "1"], known, stranger / "s.npz", given=stranger / "private.csv") is not None
 
@@ -68,7 +67,6 @@ def test_images_outside_the_file_s_folder_are_not_shown(stranger: Path, monkeypa
     pictures(stranger.parent / "private")
     assert find_inputs(["0.png"], {"source": "../private"}, stranger / "s.npz") is None
     shown = find_inputs(["../../private/0.png"], {"source": "."}, stranger / "s.npz")
-    assert shown is not None
     assert not any(Path(path).is_file() for path in shown.inputs)
 
 
@@ -85,7 +83,7 @@ def test_links_out_of_a_folder_are_refused_unless_it_is_trusted(stranger: Path, 
         if of == "class folder" and read not in (read_samples, folder_task):
             continue  # below a folder without classes linked folders are not entered
         with pytest.raises(InputError, match=r"is a link to .*private.*--allow-outside"):
-            read(stranger)  # type: ignore[operator]
+            read(stranger)
     with pytest.raises(InputError, match=r"--allow-outside"):
         read_fit_data(stranger, Asked(), stranger.parent / "model")
     assert len(read_samples(stranger, allow_outside=True)) > 3

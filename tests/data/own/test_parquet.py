@@ -34,7 +34,7 @@ def test_features_come_as_lists_or_columns(features: object, tmp_path: Path) -> 
     values = write(tmp_path / "a.parquet")
     if features == "f":  # would be "fixed" too
         pq.write_table(pq.read_table(tmp_path / "a.parquet").drop_columns(["fixed"]), tmp_path / "a.parquet")
-    table = ParquetTable(tmp_path / "a.parquet", features, "label")  # type: ignore[arg-type]
+    table = ParquetTable(tmp_path / "a.parquet", features, "label")
     assert (table.num_rows, table.width, gathered(table).dtype) == (50, 4, np.float32)  # half precision is widened
     np.testing.assert_array_equal(gathered(table), values.astype(np.float16) if features == "half" else values)
 
@@ -47,7 +47,7 @@ def test_a_folder_is_read_file_by_file_and_targets_stay_with_their_rows(tmp_path
     batches = list(table.batches(8))
     np.testing.assert_array_equal(np.concatenate([batch.features for batch in batches]), np.concatenate(parts))
     assert np.concatenate([batch.targets for batch in batches]).tolist() == [30] * 30 + [45] * 45
-    assert np.concatenate([batch.groups for batch in batches])[:2].tolist() == ["cat", "dog"]  # type: ignore[arg-type]
+    assert np.concatenate([batch.groups for batch in batches])[:2].tolist() == ["cat", "dog"]
     assert table.labels().tolist() == [30, 45]
     several = ParquetTable([tmp_path / "b.parquet", tmp_path / "a.parquet"], "embedding", "number")
     np.testing.assert_array_equal(gathered(several), np.concatenate(parts[::-1]))

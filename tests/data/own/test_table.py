@@ -57,7 +57,7 @@ class TestTexts:
         rows = ['"well, not\ngood",bad,train', '"good, ""really""",good,train', "so so,bad,test", "fine,good,test"]
         task = csv_task(_csv(tmp_path, "sentence,y,split", *rows))
         assert len(task.train) == 2
-        assert task.train.source.texts[0] == "well, not\ngood"  # type: ignore[attr-defined]
+        assert task.train.source.texts[0] == "well, not\ngood"
 
     @pytest.mark.parametrize("mark", [";", "\t"])
     def test_semicolons_and_tabs_separate_as_well(self, tmp_path: Path, mark: str) -> None:
@@ -91,7 +91,6 @@ class TestGroups:
         task = csv_task(_texts(tmp_path, "text,label,attribute", "{kind} {k},{kind},{place}"))
         assert task.group_names == ("bad, land", "bad, water", "good, land", "good, water")
         for split in task.splits().values():
-            assert split.groups is not None
             assert torch.equal(split.groups // 2, split.targets)
 
     def test_columns_may_be_named_by_the_caller(self, tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ class TestBadTables:
         self, tmp_path: Path, header: str, options: dict[str, str], message: str
     ) -> None:
         with pytest.raises(ValueError, match=message):
-            csv_task(_texts(tmp_path, header), Columns(**options))  # type: ignore[arg-type]
+            csv_task(_texts(tmp_path, header), Columns(**options))
 
     @pytest.mark.parametrize(
         ("lines", "message"),

@@ -26,7 +26,7 @@ from icda.heads.problem import AUGMENTED, LossName, LossSettings
 from icda.heads.solver import LinearHead, fit_head
 from icda_bench.cost.child import peak_mib
 from icda_bench.cost.large_fit import make_biased_files
-from icda_bench.rows import write_rows
+from icda_bench.rows import publish
 
 
 @dataclass
@@ -198,4 +198,4 @@ def worker_peak(_: int) -> float:
 
 
 def run(options: Arguments) -> None:
-    write_rows(options.out, measure(options), machine=True)
+    publish("block-fit", measure(options), options.out)

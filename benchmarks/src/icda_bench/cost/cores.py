@@ -14,7 +14,7 @@ from pathlib import Path
 
 from icda_bench.cost.child import in_child
 from icda_bench.options import OneFile
-from icda_bench.rows import write_rows
+from icda_bench.rows import publish
 
 IMAGES, BATCH = 512, 2  # chunks of 32 images
 SAMPLES, FEATURES, CLASSES = 20_000, 256, 10
@@ -131,4 +131,4 @@ def _on_made_rows(function: Callable[..., object], samples: int, classes: int) -
 
 
 def run(options: OneFile) -> None:
-    write_rows(options.out, measure_cores(), machine=True)
+    publish("cores", measure_cores(), options.out)

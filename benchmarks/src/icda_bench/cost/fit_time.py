@@ -17,10 +17,10 @@ from sklearn.preprocessing import StandardScaler
 
 from icda.data.registry import data_root
 from icda.estimators.classifier import LOSSES, ICDAClassifier
-from icda_bench.cost.large_fit import LargeFitRow, measure_large_fit
+from icda_bench.cost.large_fit import measure_large_fit
 from icda_bench.cost.measures import Step, interleave
 from icda_bench.options import Root
-from icda_bench.rows import write_rows
+from icda_bench.rows import publish
 from icda_bench.studies.features import read_waterbirds
 
 REFERENCE = "logistic regression"
@@ -136,11 +136,7 @@ def synthetic_rows(size: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(options: Arguments) -> None:
-    rows: Sequence[FitTimeRow | LargeFitRow]
     if options.large is not None:
-        rows = measure_large_fit(folder=options.large)
+        publish("large-fit", measure_large_fit(folder=options.large), options.out)
     else:
-        rows = measure_fit_time(data_root(options.root), rounds=options.rounds)
-    print(*rows, sep="\n")
-    if options.out is not None:
-        write_rows(options.out, rows, machine=True)
+        publish("fit-time", measure_fit_time(data_root(options.root), rounds=options.rounds), options.out)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from icda_bench.cost.child import in_child, peak_mib
 from icda_bench.options import OneFile
-from icda_bench.rows import write_rows
+from icda_bench.rows import publish
 
 WAYS = ("cross entropy", "icda", "icda, sampled", "icda, sampled, low rank")
 GRID = tuple((classes, features) for features in (64, 384) for classes in (10_000, 50_000, 100_000))
@@ -95,4 +95,4 @@ def train_head(way: str, classes: int, features: int, steps: int) -> LargeHeadRo
 
 
 def run(options: OneFile) -> None:
-    write_rows(options.out, measure_large_heads(), machine=True)
+    publish("large-head", measure_large_heads(), options.out)

@@ -1,16 +1,14 @@
-"""What a step takes: seconds of steps in turn, bytes at the allocator, operations; and how a terminal shows them."""
+"""What a step takes: seconds of steps in turn, bytes at the allocator, operations."""
 
 from __future__ import annotations
 
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from rich import box
-from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -50,17 +48,6 @@ def quartiles(ratios: list[float]) -> str:
         return ""
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return f"{low:.3f} to {high:.3f}"
-
-
-def narrow_table(title: str, titles: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> Table:
-    """A table for a terminal of 80 columns: the first column may wrap, figures stand right."""
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column(titles[0], min_width=9)
-    for column in titles[1:]:
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def peak_bytes(step: Callable[[], None]) -> int:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from rich.table import Table
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -20,15 +19,7 @@ from icda.meta import Forward
 from icda.methods.meta_loop import MetaICDA
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
-from icda_bench.cost.measures import (
-    Step,
-    count_operations,
-    interleave,
-    matrix_rate,
-    narrow_table,
-    peak_bytes,
-    quartiles,
-)
+from icda_bench.cost.measures import Step, count_operations, interleave, matrix_rate, peak_bytes, quartiles
 from icda_bench.cost.speed import training_steps
 
 
@@ -84,22 +75,6 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
             row = replace(row, limit_ms=round(1e12 * gflop / rate, 1))
         rows.append(row)
     return rows
-
-
-def to_meta_table(rows: list[MetaSpeedRow]) -> Table:
-    """The rows for a terminal of 80 columns."""
-    first, body = rows[0], []
-    for row in rows:
-        times = (f"{row.ms:.0f}", f"{row.ratio:.2f}", row.quartiles.replace(" to ", "-"))
-        limits = ("", "")
-        if row.limit_ms and row.limit_ratio:
-            limits = (f"{row.limit_ratio:.2f}", f"{row.ms / row.limit_ms:.1f}")
-        body.append([row.way, *times, *limits, f"{row.memory_ratio:.2f}"])
-    title = f"a Meta-ICDA step against cross entropy: {first.what}, C = {first.classes}, N = {first.batch}"
-    caption = (
-        "limit: ratio of products and convolutions alone; over: ms divided by\nwhat these take at this machine's rate"
-    )
-    return narrow_table(title, ["way", "ms", "ratio", "quartiles", "limit", "over", "memory"], body, caption)
 
 
 def _cycle(step: Step) -> None:

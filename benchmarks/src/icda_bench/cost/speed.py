@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.losses import AdjustedLoss, ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
-from icda.terminal import make_console
-from icda_bench.cost.measures import (
-    Step,
-    count_operations,
-    interleave,
-    matrix_rate,
-    narrow_table,
-    peak_bytes,
-    quartiles,
-)
+from icda_bench.cost.measures import Step, count_operations, interleave, matrix_rate, peak_bytes, quartiles
 from icda_bench.cost.peers import PeersISDA
-from icda_bench.rows import write_rows
+from icda_bench.rows import publish
 
 FUSED = "icda, no logits"
 PEERS = "isda, N x C x A"
@@ -73,21 +62,21 @@ class SpeedRow:
     limit_ms: float | None = None  # what these alone would take at the machine's measured rate
 
 
-def measure_speed(model: str, batch_size: int, rounds: int, grid: bool, say: Callable[[str], None]) -> list[SpeedRow]:
+def measure_speed(model: str, batch_size: int, rounds: int, grid: bool) -> list[SpeedRow]:
     """Whole training steps for C = 10 and 100, the large diagonal head, and a grid over C and A."""
     rows = []
     for classes in (10, 100):
-        say(f"{model}, batch {batch_size}, {classes} classes: training steps")
+        print(f"{model}, batch {batch_size}, {classes} classes: training steps")
         rows += network_rows(model, classes, batch_size, rounds)
-        say(f"head alone: {classes} classes, 64 features, batch {batch_size}, full")
+        print(f"head alone: {classes} classes, 64 features, batch {batch_size}, full")
         rows += head_rows(classes, 64, batch_size, "full", rounds)
-    say("head alone: 1000 classes, 2048 features, batch 64, diagonal")
+    print("head alone: 1000 classes, 2048 features, batch 64, diagonal")
     rows += head_rows(1000, 2048, 64, "diagonal", rounds)
     if grid:
         for classes, features in HEAD_GRID:
-            say(f"head alone: {classes} classes, {features} features, batch 128, diagonal")
+            print(f"head alone: {classes} classes, {features} features, batch 128, diagonal")
             rows += head_rows(classes, features, 128, "diagonal", rounds)
-    say("matrix products of 1024 x 1024, for the machine's limit")
+    print("matrix products of 1024 x 1024, for the machine's limit")
     return with_limits(rows, matrix_rate())
 
 
@@ -192,45 +181,9 @@ def _row(
 
 
 def run(options: Arguments) -> None:
-    from icda_bench.cost.meta_speed import measure_meta_speed, to_meta_table
+    from icda_bench.cost.meta_speed import measure_meta_speed
 
-    console = make_console()
-    rows: Sequence[Any]
     if options.meta:
-        rows = meta = measure_meta_speed(options.model, options.batch_size, 10, options.steps)
-        console.print(to_meta_table(meta))
+        publish("meta-speed", measure_meta_speed(options.model, options.batch_size, 10, options.steps), options.out)
     else:
-        rows = plain = measure_speed(options.model, options.batch_size, options.steps, options.grid, console.print)
-        console.print(to_table(plain))
-    if options.out is not None:
-        write_rows(options.out, rows, machine=True)
-        console.print(f"Written to {options.out}", highlight=False)
-
-
-def to_table(rows: list[SpeedRow]) -> Table:
-    """The rows for a terminal of 80 columns."""
-    body = []
-    for row in rows:
-        what = f"{row.what}, {row.covariance}" if row.method == "icda" else f"{row.what}, {row.method}"
-        ends = "-".join(_ratio(float(end)) for end in row.quartiles.split(" to ") if end)
-        times = (_figure(row.base_ms), _figure(row.method_ms), _ratio(row.ratio), ends)
-        over = None if not row.limit_ms else row.method_ms / row.limit_ms
-        extra = "" if row.extra_mib is None else f"{row.extra_mib:.0f}"
-        sizes = map(str, (row.classes, row.features, row.batch))
-        body.append([what, *sizes, *times, _figure(row.limit_ms), _figure(over), extra])
-    titles = ["step", "C", "A", "N", "CE ms", "ms", "ratio", "quartiles", "limit", "over", "MiB"]
-    caption = "limit: ms of the matrix products alone at this machine's rate; over: ms / limit"
-    return narrow_table("time against cross entropy", titles, body, caption)
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.3f}" if value < 2 else f"{value:.2f}"  # near 1 the third digit is what a loss adds
-
-
-def _figure(value: float | None) -> str:
-    """Three digits, and no more than six characters.
-
-    >>> _figure(726.006), _figure(4.8274), _figure(0.1), _figure(None)
-    ('726', '4.83', '0.1', '')
-    """
-    return "" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+        publish("speed", measure_speed(options.model, options.batch_size, options.steps, options.grid), options.out)

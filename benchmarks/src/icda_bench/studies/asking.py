@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,20 +15,18 @@ from icda.auditing.plan import group_treatment
 from icda.auditing.questions import choose
 from icda.auditing.treatment import Treatment
 from icda.data.registry import data_root
-from icda.estimators.samples import weighted_moments
 from icda.heads.blocks import BlockRows
-from icda.heads.problem import LossSettings, Problem, rebalance, with_prior
+from icda.heads.problem import Problem, rebalance, with_prior
 from icda.heads.pseudo_groups import fit_reader
-from icda.heads.solver import fit_head
 from icda.heads.spreading import ClassLogits
 from icda_bench.markdown import markdown
 from icda_bench.options import Root, check_names
-from icda_bench.rows import read_table, write_rows
+from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.cases import Case
 from icda_bench.studies.verdicts.judge import HARMFUL
-from icda_bench.studies.verdicts.methods import MAX_ITER, TOL, judge
+from icda_bench.studies.verdicts.methods import CaseFit
 from icda_bench.studies.verdicts.plans import plans_of
-from icda_bench.studies.verdicts.run import ALL, planted_cases
+from icda_bench.studies.verdicts.run import ALL, planted_cases, run_rows
 
 ANSWERS = (12, 24, 48, 96, 192)
 DOZEN = 12
@@ -75,44 +73,24 @@ def run(options: Arguments) -> None:
         name: [plan for plan in plans_of(name) if plan.attribute and plan.size <= 5000][: options.cases]
         for name in options.pools or ALL
     }
-    done: list[dict[str, Any]] = [*read_table(options.out)]
-    known = {(row["pool"], int(row["seed"])) for row in done}
-    for case in planted_cases(data_root(options.root), options.cache, plans):
-        if (case.plan.pool, case.plan.seed) not in known:
-            done += [{**asdict(case.plan), "kind": case.plan.kind, **row} for row in case_rows(case)]
-            write_rows(options.out, done)
-            print(f"{case.plan.pool} {case.plan.seed}: {case.plan.kind}")
+    run_rows(options.out, planted_cases(data_root(options.root), options.cache, plans), case_rows)
     print(share_table(options.out), person_table(options.out), sep="\n\n")
     if options.figure is not None:
         draw_curve(options.out, options.figure)
 
 
-class _Fit:
-    """A case ready to be fitted with any treatment, and judged."""
+class AskedFit(CaseFit):
+    """A case about which somebody is asked."""
 
     def __init__(self, case: Case) -> None:
-        self.case = case
-        mean, scale = weighted_moments(case.features, np.ones(len(case.targets)))
-        self.features, self.test = (
-            torch.from_numpy(((part - mean) / scale).astype(np.float32)) for part in (case.features, case.test_features)
-        )
-        self.classes, codes = np.unique(case.targets, return_inverse=True)
-        self.targets = torch.from_numpy(codes)
-        decay = DECAY * self.features.shape[1]
-        self.problem = Problem.plain(self.features, self.targets, len(self.classes), decay)
+        super().__init__(case)
         self.rows = BlockRows.of_memory(self.features, self.targets, len(self.classes))
-        self.shown = ClassLogits.of(self.rows, decay)
-
-    def judged(self, problem: Problem) -> dict[str, float]:
-        head = fit_head(problem, LossSettings("la"), MAX_ITER, TOL)
-        predicted = self.classes[head.logits(self.test).argmax(1).numpy()]
-        accuracy, worst = judge(predicted, self.case.test_targets, self.case.test_groups)
-        return {"accuracy": round(accuracy, 4), "worst": round(worst, 4)}
+        self.shown = ClassLogits.of(self.rows, DECAY * self.features.shape[1])
 
 
 def case_rows(case: Case) -> Iterator[dict[str, Any]]:
     """One row for logit adjustment, one for all attributes, and one per person, way and number of answers."""
-    fit = _Fit(case)
+    fit = AskedFit(case)
     blank = {"enough": "", "read": ""}
     yield {"way": "none", "person": "", "answers": 0, **blank, **fit.judged(fit.problem)}
     whole = with_prior(fit.problem, torch.from_numpy(case.attributes))
@@ -127,7 +105,7 @@ def case_rows(case: Case) -> Iterator[dict[str, Any]]:
                 yield {**row, **fit.judged(problem)}
 
 
-def _asked(fit: _Fit, person: Person, way: str) -> Iterator[tuple[int, np.ndarray, bool]]:
+def _asked(fit: AskedFit, person: Person, way: str) -> Iterator[tuple[int, np.ndarray, bool]]:
     """The answers so far (N,), -1 where there is none, at each number of `ANSWERS`."""
     generator = np.random.default_rng([fit.case.plan.seed, 9])
     truth = fit.case.attributes.astype(np.int64)
@@ -151,7 +129,7 @@ def _asked(fit: _Fit, person: Person, way: str) -> Iterator[tuple[int, np.ndarra
             yield answers, codes, enough
 
 
-def _treated(fit: _Fit, codes: np.ndarray, way: str) -> tuple[Problem, float]:
+def _treated(fit: AskedFit, codes: np.ndarray, way: str) -> tuple[Problem, float]:
     """The problem with what the answers call for, and the share of samples whose attribute is then right."""
     known = codes >= 0
     if len(np.unique(codes[known])) < 2:
@@ -168,7 +146,7 @@ def _treated(fit: _Fit, codes: np.ndarray, way: str) -> tuple[Problem, float]:
     return treatment.applied(fit.problem), _share_right(treatment.attributes, fit)
 
 
-def _share_right(attributes: torch.Tensor, fit: _Fit) -> float:
+def _share_right(attributes: torch.Tensor, fit: AskedFit) -> float:
     return float((attributes.numpy() == fit.case.attributes).mean())
 
 

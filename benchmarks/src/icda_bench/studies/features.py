@@ -61,6 +61,15 @@ class FeatureSet:
         return self.changed(lambda features: (features - mean) / scale)
 
 
+def worst_group(hits: Array, groups: Array) -> float:
+    """The lowest share of hits among the groups there are.
+
+    >>> worst_group(np.array([True, False, True]), np.array([0, 0, 5]))
+    0.5
+    """
+    return min(float(hits[groups == group].mean()) for group in np.unique(groups))
+
+
 def read_waterbirds(root: Path) -> tuple[FeaturePart, Array]:
     """Birds on land and water, features of a frozen ResNet-50, and the official split: 0, 1 or 2."""
     with np.load(there(root / "waterbirds_resnet50.npz"), allow_pickle=False) as data:

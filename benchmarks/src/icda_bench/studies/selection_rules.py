@@ -6,8 +6,9 @@ epoch that a rule has chosen. The rule that is given the validation groups is th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from icda.training.run import build, load_task, make_accelerator
 from icda.training.trainer import Trainer
 from icda_bench.markdown import markdown
 from icda_bench.options import Root, check_names
-from icda_bench.rows import append_rows, read_rows
+from icda_bench.rows import fill
 from icda_bench.suites.suite import cell_config, load_suite
 
 ORACLE = "validation_worst_group"
@@ -45,8 +46,8 @@ class Arguments:
     out: Path = Path("runs/selection")
     """Folder for the runs."""
     ledger: Path | None = None
-    """CSV file that gets the rows of a run as soon as it is finished (benchmarks/results/selection.csv is ours); runs that
-    it has are not made again."""
+    """CSV file that gets the rows of a run as soon as it is finished (benchmarks/results/selection.csv is ours), by default
+    selection.csv in that folder; runs that it has are not made again."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,6 @@ class RuleRow:
     epoch: int
     worst_group_accuracy: float
     below_oracle: float
-
-    @property
-    def run(self) -> tuple[str, str, int]:
-        return self.task, self.method, self.seed
 
 
 class WatchedTrainer(Trainer):
@@ -89,26 +86,6 @@ def compare_rules(config: TrainConfig) -> list[RuleRow]:
     last_stage = history[-1]["stage"]
     begun = next(number for number, record in enumerate(history) if record["stage"] == last_stage)
     return rule_rows(config, history[begun:], trainer.seen[begun:], begun)
-
-
-def compare_table6(options: Arguments, done: Set[tuple[str, str, int]] = frozenset()) -> Iterator[list[RuleRow]]:
-    """The rows of one run after the other, seed 0 of everything first; settings are those of table 6, tier cpu.
-
-    Runs (task, method, seed) that are `done` are left out.
-    """
-    suite = load_suite("table6")
-    places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
-    known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
-    check_names("methods", options.methods, known)
-    check_names("tasks", options.tasks, places)
-    for seed in range(options.seeds):
-        for task in options.tasks:
-            for method in (method for method in options.methods if (task, method, seed) not in done):
-                config = cell_config(suite, "cpu", places[task], known[method], seed)
-                # Given the groups, which no method here reads, so that the oracle rule can be asked too.
-                asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": options.root}
-                folder = options.out / task / method / f"seed{seed}"
-                yield compare_rules(replace(config, **asked, out=str(folder)))  # type: ignore[arg-type]
 
 
 def selection_table(rows: Sequence[RuleRow]) -> str:
@@ -157,10 +134,21 @@ def chosen_epoch(rule: str, history: Sequence[Mapping[str, Any]]) -> int:
 
 
 def run(options: Arguments) -> None:
-    rows = [] if options.ledger is None else read_rows(options.ledger, RuleRow)
-    done = {row.run for row in rows}
-    for of_run in compare_table6(options, done):
-        rows += of_run
-        if options.ledger is not None:
-            append_rows(options.ledger, of_run, machine=True)
-    print(selection_table(rows))
+    """Seed 0 of everything first; settings are those of table 6, tier cpu."""
+    suite = load_suite("table6")
+    places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
+    known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
+    check_names("methods", options.methods, known)
+    check_names("tasks", options.tasks, places)
+
+    def measure(task: str, method: str, seed: int) -> list[RuleRow]:
+        config = cell_config(suite, "cpu", places[task], known[method], seed)
+        # Given the groups, which no method here reads, so that the oracle rule can be asked too.
+        asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": options.root}
+        folder = options.out / task / method / f"seed{seed}"
+        return compare_rules(replace(config, **asked, out=str(folder)))  # type: ignore[arg-type]
+
+    cells = (
+        (task, method, seed) for seed, task, method in product(range(options.seeds), options.tasks, options.methods)
+    )
+    print(selection_table(fill(options.ledger or options.out / "selection.csv", RuleRow, cells, measure, machine=True)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
@@ -170,6 +171,7 @@ class Cell:
         return f"{self.config.task}, {self.row}, seed {self.config.seed}"
 
 
+@cache
 def load_suite(name: str) -> Suite:
     """Read a suite by its name.
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +84,7 @@ def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch: p
         def __init__(self, C: float, **options: object) -> None:
             self.shares = (1.0, 0.5) if C == 0.01 else (0.7, 0.7)
 
-        def fit(self, *arguments: object, **options: object) -> Answers:
+        def fit(self, *arguments: object, **options: object) -> "Answers":
             return self
 
         def predict(self, features: np.ndarray) -> np.ndarray:
@@ -110,9 +108,10 @@ def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(
     path = tmp_path / "a.csv"
     earlier = replace(run_cells("small", 0, ["ce"], Path(), Path())[0], accuracy=0.123, commit="earlier")
     write_rows(path, [earlier])
-    cells = run.run_table(path, Path(), Path(), sets=["small"], methods=["ce"], seeds=1, report=lambda text: None)
+    options = run.Arguments(("small",), ("ce",), seeds=1, jobs=1, out=path)
+    cells = run.run_table(options)
     assert [cell.selection for cell in cells] == [BY_ACCURACY, BY_CLASS]
     assert cells[0] == earlier
     assert read_rows(path, EmbeddingsRow) == cells
     monkeypatch.setattr(run, "run_cells", lambda *_: pytest.fail("ran a finished cell"))
-    assert run.run_table(path, Path(), Path(), sets=["small"], methods=["ce"], seeds=1) == cells
+    assert run.run_table(options) == cells

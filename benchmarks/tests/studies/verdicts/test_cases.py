@@ -1,7 +1,5 @@
 """Planted cases: what was asked for is there, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +9,10 @@ import pytest
 from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.cases import Plan, flipped, plant, tail_counts
 from icda_bench.studies.verdicts.judge import evidence_of, regret_table, truth_of, verdict_table
-from icda_bench.studies.verdicts.methods import fit_rows, judge
+from icda_bench.studies.verdicts.methods import fit_row, judge
 from icda_bench.studies.verdicts.plans import fresh_plans, plans_of
 from icda_bench.studies.verdicts.pools import Pool, framed, gaussian_pool, load_pool
-from icda_bench.studies.verdicts.run import ALL, evidence_row, run_rows
+from icda_bench.studies.verdicts.run import ALL, evidence_rows, run_rows
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +99,8 @@ def test_synthetic_pools_follow_from_their_seed() -> None:
 def test_a_row_of_the_file_gives_the_evidence_back(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.csv"
     cases = [plant(load_pool("digits", None, tmp_path), plan) for plan in plans_of("digits")[:3]]
-    run_rows(path, iter(cases), evidence_row, lambda text: None)
-    again = run_rows(path, iter(cases), lambda case: pytest.fail("measured twice"), lambda text: None)
+    run_rows(path, cases, evidence_rows)
+    again = run_rows(path, cases, lambda case: pytest.fail("measured twice"))
     assert len(again) == 3
     for row in read_table(path):
         evidence = evidence_of(row)
@@ -114,10 +112,10 @@ def test_a_row_of_the_file_gives_the_evidence_back(tmp_path: Path) -> None:
 
 def test_all_heads_are_judged_on_the_unbiased_part(pool: Pool, tmp_path: Path) -> None:
     case = plant(pool, Plan("made", 600, classes=2, attribute="direction", minority=0.05, strength=8.0))
-    row = fit_rows(case)
-    assert float(row["oracle_worst"]) > float(row["ce_worst"])  # type: ignore[arg-type]
+    row = fit_row(case)
+    assert float(row["oracle_worst"]) > float(row["ce_worst"])
     path = tmp_path / "robust.csv"
-    run_rows(path, iter([case]), lambda case: row, lambda text: None)
+    run_rows(path, [case], lambda case: [row])
     assert "robust" in regret_table(path)
 
 

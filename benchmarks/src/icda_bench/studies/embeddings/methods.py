@@ -14,7 +14,7 @@ from icda.estimators.meta_classifier import MetaICDAClassifier
 from icda.heads.problem import Problem
 from icda.heads.pseudo_groups import PseudoGroups, contrast_groups
 from icda_bench.studies.embeddings.sets import BiasedSet
-from icda_bench.studies.features import FeaturePart
+from icda_bench.studies.features import FeaturePart, worst_group
 
 Knows = Literal["labels", "groups", "metadata"]
 BY_ACCURACY, BY_CLASS, BY_GROUP = "validation accuracy", "validation worst class", "validation worst group"
@@ -153,12 +153,3 @@ class Bench:
         test = self.data.test
         hits = model.predict(test.features) == test.targets
         return float(hits.mean()), worst_group(hits, test.groups(attribute))
-
-
-def worst_group(hits: np.ndarray, groups: np.ndarray) -> float:
-    """The lowest share of hits among the groups there are.
-
-    >>> worst_group(np.array([True, False, True]), np.array([0, 0, 5]))
-    0.5
-    """
-    return min(float(hits[groups == group].mean()) for group in np.unique(groups))

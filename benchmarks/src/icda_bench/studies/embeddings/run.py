@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -77,26 +78,17 @@ class EmbeddingsRow:
         return self.set, self.method, self.seed, self.selection
 
 
-def run_table(
-    path: Path,
-    root: Path,
-    cache: Path,
-    sets: Sequence[str] = tuple(SETS),
-    methods: Sequence[str] = (),
-    seeds: int = 5,
-    jobs: int = 1,
-    report: Callable[[str], None] = print,
-) -> list[EmbeddingsRow]:
-    """Fill `path` with one row per cell; each set and seed is one job on one thread."""
-    rows = [row for row in ROWS if not methods or row.name in methods]
+def run_table(options: Arguments) -> list[EmbeddingsRow]:
+    """Fill the file with one row per cell; each set and seed is one job on one thread."""
+    root, cache, path, sets = data_root(options.root), options.cache, options.out, options.sets or tuple(SETS)
+    rows = [row for row in ROWS if not options.methods or row.name in options.methods]
     done = read_rows(path, EmbeddingsRow)
     known = {cell.key for cell in done}
-    pairs = [(name, seed) for seed in range(seeds) for name in sets]
     for name in sets:  # embeddings are computed once, before jobs could compute them side by side
         SETS[name](root, 0, cache)
-    with process_pool(jobs) as pool:
+    with process_pool(options.jobs) as pool:
         futures = []
-        for name, seed in pairs:
+        for seed, name in product(range(options.seeds), sets):
             missing = [
                 row.name for row in rows if any((name, row.name, seed, rule) not in known for rule in RULES[row.knows])
             ]
@@ -105,7 +97,7 @@ def run_table(
         for future in as_completed(futures):
             done = sorted([*done, *(cell for cell in future.result() if cell.key not in known)], key=_order)
             write_rows(path, done)
-            report(f"{len(done)} rows in {path}")
+            print(f"{len(done)} rows in {path}")
     return done
 
 
@@ -162,6 +154,4 @@ def _column(cells: list[EmbeddingsRow], place: tuple[str, str], figure: str) -> 
 def run(options: Arguments) -> None:
     check_names("sets", options.sets, SETS)
     check_names("methods", options.methods, (row.name for row in ROWS))
-    root, sets = data_root(options.root), options.sets or tuple(SETS)
-    run_table(options.out, root, options.cache, sets, options.methods, options.seeds, options.jobs)
-    print(embeddings_table(options.out))
+    run_table(options)

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,10 @@ def _fit_weighted_logistic(train: FeaturePart, seed: int) -> Predict:
 
 
 def _fit_boosting(
-    train: FeaturePart, seed: int, class_weight: str | None = None, weights: np.ndarray | None = None
+    train: FeaturePart, seed: int, class_weight: str | None = None, weigh: Callable[..., Any] = lambda train: None
 ) -> Predict:
     model = HistGradientBoostingClassifier(class_weight=class_weight, random_state=seed)
-    return _predicts(model.fit(train.features, train.targets, sample_weight=weights))
+    return _predicts(model.fit(train.features, train.targets, sample_weight=weigh(train)))
 
 
 def _fit_thresholds(train: FeaturePart, seed: int, objective: str) -> Predict:
@@ -130,52 +131,39 @@ def _fit_with_answers(train: FeaturePart, seed: int, answers: int) -> Predict:
 
 
 GROUPS = "all groups"
+ATTRIBUTE = "the attribute"
 METHODS: dict[str, Method] = {
     "lr": Method("LogisticRegression", _fit_logistic),
-    "lr_balanced": Method("LogisticRegression, balanced", lambda train, seed: _fit_logistic(train, seed, "balanced")),
+    "lr_balanced": Method("LogisticRegression, balanced", partial(_fit_logistic, class_weight="balanced")),
     "lr_cv": Method("LogisticRegressionCV, balanced", _fit_logistic_cv),
     "lr_groups": Method("LogisticRegression, group weights", _fit_weighted_logistic, GROUPS),
     "hgb": Method("HistGradientBoosting", _fit_boosting),
-    "hgb_balanced": Method(
-        "HistGradientBoosting, balanced", lambda train, seed: _fit_boosting(train, seed, class_weight="balanced")
-    ),
-    "hgb_groups": Method(
-        "HistGradientBoosting, group weights",
-        lambda train, seed: _fit_boosting(train, seed, weights=group_weights(train)),
-        GROUPS,
-    ),
+    "hgb_balanced": Method("HistGradientBoosting, balanced", partial(_fit_boosting, class_weight="balanced")),
+    "hgb_groups": Method("HistGradientBoosting, group weights", partial(_fit_boosting, weigh=group_weights), GROUPS),
     "thresholds": Method(
         "fairlearn ThresholdOptimizer",
-        lambda train, seed: _fit_thresholds(train, seed, "accuracy_score"),
+        partial(_fit_thresholds, objective="accuracy_score"),
         GROUPS,
-        "the attribute",
+        ATTRIBUTE,
         "fairlearn",
     ),
     "thresholds_balanced": Method(
         "fairlearn ThresholdOptimizer, balanced",
-        lambda train, seed: _fit_thresholds(train, seed, "balanced_accuracy_score"),
+        partial(_fit_thresholds, objective="balanced_accuracy_score"),
         GROUPS,
-        "the attribute",
+        ATTRIBUTE,
         "fairlearn",
     ),
     "reduction": Method(
-        "fairlearn ExponentiatedGradient",
-        lambda train, seed: _fit_reduction(train, seed, False),
-        GROUPS,
-        "",
-        "fairlearn",
+        "fairlearn ExponentiatedGradient", partial(_fit_reduction, balanced=False), GROUPS, package="fairlearn"
     ),
     "reduction_balanced": Method(
-        "fairlearn ExponentiatedGradient, balanced",
-        lambda train, seed: _fit_reduction(train, seed, True),
-        GROUPS,
-        "",
-        "fairlearn",
+        "fairlearn ExponentiatedGradient, balanced", partial(_fit_reduction, balanced=True), GROUPS, package="fairlearn"
     ),
     "cleanlab": Method("cleanlab CleanLearning", _fit_cleaned, package="cleanlab"),
     "icda": Method("**icda RobustClassifier**", _fit_ours),
-    "icda_24": Method("**icda, 24 answers**", lambda train, seed: _fit_with_answers(train, seed, 24), "24 groups"),
-    "icda_48": Method("**icda, 48 answers**", lambda train, seed: _fit_with_answers(train, seed, 48), "48 groups"),
+    "icda_24": Method("**icda, 24 answers**", partial(_fit_with_answers, answers=24), "24 groups"),
+    "icda_48": Method("**icda, 48 answers**", partial(_fit_with_answers, answers=48), "48 groups"),
     "icda_groups": Method("**icda, all groups**", _fit_with_groups, GROUPS),
 }
 

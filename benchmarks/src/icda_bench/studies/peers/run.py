@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +16,8 @@ from sklearn.metrics import balanced_accuracy_score
 from icda.data.registry import data_root
 from icda_bench.markdown import grouped, markdown, spread
 from icda_bench.options import Root, check_names
-from icda_bench.rows import append_rows, read_rows
-from icda_bench.studies.features import FeaturePart
+from icda_bench.rows import fill
+from icda_bench.studies.features import FeaturePart, worst_group
 from icda_bench.studies.peers.methods import METHODS, Method, installed
 from icda_bench.studies.peers.sets import GROUP, SETS
 
@@ -59,22 +61,16 @@ class PeerRow:
 def run(options: Arguments) -> None:
     check_names("data", options.data, SETS)
     check_names("methods", options.methods, METHODS)
-    known = {
-        (row.data, row.seed, row.method)
-        for row in read_rows(options.out, PeerRow)
-        if not (row.note and installed(METHODS[row.method]))
-    }
-    for name in options.data or SETS:
-        for seed in range(options.seeds):
-            missing = [method for method in options.methods or METHODS if (name, seed, method) not in known]
-            if not missing:
-                continue
-            train, test = SETS[name](data_root(options.root), seed, options.cache)
-            for method in missing:
-                row = measure(name, seed, method, train, test)
-                append_rows(options.out, [row], machine=True)
-                print(f"{name} {seed} {METHODS[method].title.strip('*')}: worst group {row.worst_group}")
-    rows = read_rows(options.out, PeerRow)
+    load = lru_cache(maxsize=1)(lambda name, seed: SETS[name](data_root(options.root), seed, options.cache))
+    cells = product(options.data or SETS, range(options.seeds), options.methods or METHODS)
+    rows = fill(
+        options.out,
+        PeerRow,
+        cells,
+        lambda name, seed, method: measure(name, seed, method, *load(name, seed)),
+        machine=True,
+        is_stale=lambda row: row.note and installed(METHODS[row.method]),
+    )
     print(*(peers_table(rows, figure) for figure in ("worst_group", "accuracy", "seconds")), sep="\n\n")
 
 
@@ -90,19 +86,14 @@ def measure(data: str, seed: int, name: str, train: FeaturePart, test: FeaturePa
         predict = method.fit(train, seed)
         seconds = time.perf_counter() - start
     predicted = predict(test)
+    hits = predicted == test.targets
     return replace(
         row,
-        accuracy=round(float(np.mean(predicted == test.targets)), 4),
+        accuracy=round(float(hits.mean()), 4),
         balanced_accuracy=round(float(balanced_accuracy_score(test.targets, predicted)), 4),
-        worst_group=round(worst(predicted, test), 4),
+        worst_group=round(worst_group(hits, test.groups(GROUP)), 4),
         seconds=round(seconds, 2),
     )
-
-
-def worst(predicted: np.ndarray, test: FeaturePart) -> float:
-    """Accuracy in the pair of class and attribute that fares worst."""
-    groups = test.groups(GROUP)
-    return min(float((predicted == test.targets)[groups == group].mean()) for group in np.unique(groups))
 
 
 def peers_table(rows: list[PeerRow], figure: str) -> str:

@@ -29,27 +29,34 @@ JTT_WEIGHT = 5.0  # how often a sample counts that a head which has not seen it 
 MAX_ITER, TOL = 100, 1e-3
 
 
-def fit_rows(case: Case, names: tuple[str, ...] = ()) -> dict[str, object]:
+class CaseFit:
+    """A case ready to be fitted in any way, and judged on the unbiased test part."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        mean, scale = weighted_moments(case.features, np.ones(len(case.targets)))
+        self.features, self.test = (
+            torch.from_numpy(((part - mean) / scale).astype(np.float32)) for part in (case.features, case.test_features)
+        )
+        self.classes, codes = np.unique(case.targets, return_inverse=True)
+        self.targets = torch.from_numpy(codes)
+        decay = DECAY * self.features.shape[1]
+        self.problem = Problem.plain(self.features, self.targets, len(self.classes), decay)
+
+    def judged(self, problem: Problem, loss: LossName = "la") -> dict[str, float]:
+        head = fit_head(problem, LossSettings(loss), MAX_ITER, TOL)
+        predicted = self.classes[head.logits(self.test).argmax(1).numpy()]
+        accuracy, worst = judge(predicted, self.case.test_targets, self.case.test_groups)
+        return {"accuracy": round(accuracy, 4), "worst": round(worst, 4)}
+
+
+def fit_row(case: Case) -> dict[str, object]:
     """Accuracy and worst group of every method in one row, and what the audit said and did."""
-    mean, scale = weighted_moments(case.features, np.ones(len(case.targets)))
-    features, test = (
-        torch.from_numpy(((part - mean) / scale).astype(np.float32)) for part in (case.features, case.test_features)
-    )
-    classes, codes = np.unique(case.targets, return_inverse=True)
-    targets = torch.from_numpy(codes)
-    ones = features.new_ones(len(targets))
-    counts = torch.bincount(targets).double()
-    problem = Problem(features, targets, len(classes), ones, ones, counts, DECAY * features.shape[1])
-    row: dict[str, object] = {}
+    fit, row = CaseFit(case), dict[str, object]()
     for name, prepare in METHODS.items():
-        if names and name not in names:
-            continue
         start = time.process_time()
-        prepared, loss = prepare(problem, case, row)
-        head = fit_head(prepared, LossSettings(loss), MAX_ITER, TOL)
-        predicted = classes[head.logits(test).argmax(1).numpy()]
-        accuracy, worst = judge(predicted, case.test_targets, case.test_groups)
-        row[f"{name}_accuracy"], row[f"{name}_worst"] = round(accuracy, 4), round(worst, 4)
+        figures = fit.judged(*prepare(fit.problem, case, row))
+        row |= {f"{name}_{figure}": value for figure, value in figures.items()}
         row[f"{name}_seconds"] = round(time.process_time() - start, 2)
     return row
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from icda.heads.blocks import BlockRows
 from icda_bench.options import Root, check_names
 from icda_bench.rows import read_table, write_rows
 from icda_bench.studies.verdicts.cases import Case, Plan, plant
-from icda_bench.studies.verdicts.methods import fit_rows
+from icda_bench.studies.verdicts.methods import fit_row
 from icda_bench.studies.verdicts.plans import SYNTHETIC, fresh_plans, plans_of
 from icda_bench.studies.verdicts.pools import POOLS, Pool, load_pool
 
@@ -55,40 +55,36 @@ class Arguments:
 
 
 def run(options: Arguments) -> None:
-    from icda_bench.studies.verdicts.fit import left_out, left_out_table
-    from icda_bench.studies.verdicts.judge import detail_table, regret_table, verdict_table
+    from icda_bench.studies.verdicts.judge import detail_table, left_out, left_out_table, regret_table, verdict_table
 
     check_names("pools", options.pools, ALL)
     root, pools = data_root(options.root), options.pools or ALL
     if options.fresh:
         plans = {name: fresh_plans(name, options.fresh) for name in pools}
-        run_rows(options.fresh_out, planted_cases(root, options.cache, plans), evidence_row)
+        run_rows(options.fresh_out, planted_cases(root, options.cache, plans), evidence_rows)
         print(verdict_table(options.fresh_out), detail_table(options.fresh_out), sep="\n\n")
         return
     plans = {name: plans_of(name)[: options.cases] for name in pools}
-    run_rows(options.out, planted_cases(root, options.cache, plans), evidence_row)
+    run_rows(options.out, planted_cases(root, options.cache, plans), evidence_rows)
     print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
     if len(pools) > 1:
         write_rows(options.left_out, left_out(options.out))
         print(left_out_table(options.left_out))
     if options.treat:
-        run_rows(options.treated, planted_cases(root, options.cache, plans), fit_rows)
+        run_rows(options.treated, planted_cases(root, options.cache, plans), lambda case: [fit_row(case)])
         print(regret_table(options.treated))
 
 
-def run_rows(
-    path: Path, planted: Iterator[Case], measure: Callable[[Case], CaseRow], report: Callable[[str], None] = print
-) -> list[CaseRow]:
+def run_rows(path: Path, planted: Iterable[Case], measure: Callable[[Case], Iterable[CaseRow]]) -> list[CaseRow]:
     """Measure each case that is not in the file, and write the file after each."""
     done: list[CaseRow] = [*read_table(path)]
     known = {(row["pool"], int(row["seed"])) for row in done}
     for case in planted:
-        if (case.plan.pool, case.plan.seed) in known:
-            continue
-        row = {**asdict(case.plan), "kind": case.plan.kind, **measure(case)}
-        done.append(row)
-        write_rows(path, done)
-        report(f"{len(done)}: {row['pool']} {row['kind']}")
+        plan = case.plan
+        if (plan.pool, plan.seed) not in known:
+            done += [{**asdict(plan), "kind": plan.kind, **row} for row in measure(case)]
+            write_rows(path, done)
+            print(f"{plan.pool} {plan.seed}: {plan.kind}")
     return done
 
 
@@ -103,7 +99,7 @@ def planted_cases(root: Path | None, cache: Path, plans: dict[str, list[Plan]]) 
                 yield plant(loaded[name], plans[name][number])
 
 
-def evidence_row(case: Case) -> CaseRow:
+def evidence_rows(case: Case) -> list[CaseRow]:
     """What the verdicts rest on, as one row, and whether other askings confirm a shortcut."""
     start = time.process_time()
     classes, codes = np.unique(case.targets, return_inverse=True)
@@ -113,7 +109,7 @@ def evidence_row(case: Case) -> CaseRow:
         row = {**as_numbers(found.evidence), "confirmed": found.verdicts["shortcut"].answer == "yes"}
     except InputError:  # hardly two samples of any class: the audit refuses, the figures can still be had
         row = {**as_numbers(gather_evidence(make_sketch(features), targets, len(classes))), "confirmed": False}
-    return {**row, "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}
+    return [{**row, "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}]
 
 
 def as_numbers(evidence: Evidence) -> dict[str, Any]:

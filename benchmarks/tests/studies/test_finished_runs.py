@@ -1,0 +1,166 @@
+"""What finished runs know of groups and of wrong labels: means and AUROCs against loops over samples and pairs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from icda.training import TrainConfig, train
+from icda.training.run import load_folder
+from icda_bench.rows import read_rows
+from icda_bench.studies import meta_learning
+from icda_bench.studies.finished_runs import (
+    MistakesArguments,
+    MistakesRow,
+    StrengthArguments,
+    StrengthRow,
+    group_strengths_table,
+    measure_group_strengths,
+    measure_mistakes,
+    mistakes_table,
+    run_mistakes,
+    run_strengths,
+)
+from icda_bench.studies.meta_learning import noise_separation
+
+METHODS = ("cross_entropy", "icda", "twin_labels", "meta_icda_signed")
+Folder = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """`folder(task, method)`: a finished run, made once."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def run(task: str, method: str, epochs: int = 1, **settings: Any) -> Path:
+        if (task, method) not in made:
+            made[task, method] = tmp_path_factory.mktemp(method)
+            where = str(made[task, method])
+            train(TrainConfig(task=task, method=method, model="mlp", epochs=epochs, out=where, **settings))
+        return made[task, method]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def coloured(folder: Folder) -> Path:
+    return folder("digits_coloured", "icda", epochs=2, attributes="unknown")
+
+
+@pytest.fixture(scope="module")
+def strengths(coloured: Path) -> list[StrengthRow]:
+    return measure_group_strengths([coloured])
+
+
+@pytest.fixture(scope="module")
+def noisy(folder: Folder) -> list[Path]:
+    return [folder("digits_flip_noise", method, epochs=3) for method in METHODS]
+
+
+@pytest.fixture(scope="module")
+def mistakes(noisy: list[Path]) -> dict[str, MistakesRow]:
+    return {row.method: row for row in measure_mistakes(noisy)}
+
+
+def pairs(scores: Tensor, sought: Tensor) -> float:
+    """How often a sought sample has the higher score, over all pairs."""
+    gaps = scores[sought][:, None] - scores[~sought][None]
+    return float(((gaps > 0).double() + 0.5 * (gaps == 0)).mean())
+
+
+def test_figures_are_those_of_loops_over_samples(coloured: Path, strengths: list[StrengthRow]) -> None:
+    _, task, (network,), _ = load_folder(coloured)
+    split = task.train
+    with torch.no_grad():
+        output = network.eval()(split.batch(torch.arange(len(split))).inputs)
+    cosine = torch.nn.functional.cosine_similarity(output.features, network.head.weight[split.targets], dim=1)
+    strength, right = (1 - cosine) / 2, output.logits.argmax(1) == split.targets
+    assert [row.group for row in strengths] == list(task.group_names)
+    for number, row in enumerate(strengths):
+        mine = split.groups == number
+        (label,) = split.targets[mine].unique()
+        fellows = split.targets == label
+        assert row.samples == int(mine.sum())
+        assert row.share_of_class == pytest.approx(float(mine.sum() / fellows.sum()), abs=1e-4)
+        assert row.train_accuracy == pytest.approx(float(right[mine].float().mean()), abs=1e-4)
+        assert row.strength == pytest.approx(float(strength[mine].mean()), abs=2e-4)
+        assert row.auroc == pytest.approx(pairs(strength[fellows], mine[fellows]), abs=2e-3)
+
+
+def test_the_table_gives_the_order_of_smaller_groups_only() -> None:
+    large = [StrengthRow("birds", "icda", seed, "land", 90, 0.9, 1.0, 0.4, 0.1) for seed in (0, 1)]
+    small = [StrengthRow("birds", "icda", seed, "water", 10, 0.1, 0.5, 0.6, 0.8 + seed / 10) for seed in (0, 1)]
+    assert group_strengths_table([*large, *small]).splitlines()[2:] == [
+        "| birds | icda | land | 90 | 100.0 ± 0.0 (2) | 0.400 ± 0.000 (2) |  |",
+        "| birds | icda | water | 10 | 50.0 ± 0.0 (2) | 0.600 ± 0.000 (2) | 0.850 ± 0.071 (2) |",
+    ]
+
+
+def test_each_method_has_the_figures_that_it_knows(mistakes: dict[str, MistakesRow]) -> None:
+    known = {method: (row.held_out is not None, row.strength is not None) for method, row in mistakes.items()}
+    assert known == {
+        "cross_entropy": (False, False),
+        "icda": (False, True),
+        "twin_labels": (True, False),
+        "meta_icda_signed": (False, True),
+    }
+    assert all(row.loss is not None and row.wrong == pytest.approx(0.4, abs=0.03) for row in mistakes.values())
+
+
+def test_held_out_answers_and_losses_are_those_of_loops_over_pairs(
+    noisy: list[Path], mistakes: dict[str, MistakesRow]
+) -> None:
+    _, task, networks, method = load_folder(noisy[2])
+    wrong = task.train.targets != task.train.clean_targets
+    for name, logits in (
+        ("held_out", method.evidence.logits),
+        ("loss", networks[0].eval()(task.train.batch(torch.arange(len(task.train))).inputs).logits.detach()),
+    ):
+        unlikely = 1 - logits.double().softmax(1).gather(1, task.train.targets[:, None])[:, 0]
+        assert getattr(mistakes["twin_labels"], name) == pytest.approx(pairs(unlikely, wrong), abs=2e-3)
+    assert mistakes["twin_labels"].held_out > 0.6  # three epochs of twins know more than chance
+
+
+def test_learned_strengths_are_judged_by_the_share_of_pairs_in_the_right_order(noisy: list[Path]) -> None:
+    _, task, (network,), method = load_folder(noisy[3])
+    wrong = task.train.targets != task.train.clean_targets
+    found = noise_separation(noisy[3])
+    for name, value in meta_learning._numbers(task, network, method).items():
+        assert getattr(found, name) == pytest.approx(pairs(value, wrong), abs=1e-9), name
+    assert found.seed == 0
+
+
+def test_the_commands_write_a_row_for_each_group_and_each_run(
+    coloured: Path,
+    strengths: list[StrengthRow],
+    noisy: list[Path],
+    mistakes: dict[str, MistakesRow],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_strengths(StrengthArguments((coloured,), out=tmp_path / "strengths.csv"))
+    assert read_rows(tmp_path / "strengths.csv", StrengthRow) == strengths
+    run_mistakes(MistakesArguments(tuple(noisy[:1]), tmp_path / "mistakes.csv"))
+    assert read_rows(tmp_path / "mistakes.csv", MistakesRow) == [mistakes["cross_entropy"]]
+    assert f"|  |  | {mistakes['cross_entropy'].loss:.3f} (1) |" in capsys.readouterr().out
+    assert "| Twin labels |" in mistakes_table(mistakes.values())
+
+
+@pytest.mark.parametrize(
+    ("ask", "task", "method", "message"),
+    [
+        (lambda run: measure_group_strengths([run]), "digits_lt", "icda", "digits_lt, which has no groups"),
+        (lambda run: measure_mistakes([run]), "digits_lt", "icda", "digits_lt, which does not know its wrong labels"),
+        (noise_separation, "digits_lt", "meta_icda", "is not a Meta-ICDA run on a task with known label noise"),
+        (noise_separation, "digits_flip_noise", "icda", "is not a Meta-ICDA run on a task with known label noise"),
+        (lambda run: run_strengths(StrengthArguments(())), "digits_lt", "icda", "folders of finished runs"),
+    ],
+)
+def test_runs_that_do_not_know_what_is_asked_are_refused(
+    ask: Callable[[Path], Any], task: str, method: str, message: str, folder: Folder
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        ask(folder(task, method))
