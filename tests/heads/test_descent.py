@@ -27,14 +27,22 @@ def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Proble
     return Problem.of(features, targets, 4, C=1.0)
 
 
-def test_coordinates_go_to_the_head_and_back() -> None:
+def make_metric(lam: float) -> Coordinates:
     metric = Coordinates.of(make_problem().features, 0.01, 0.25)
+    near = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    return metric.stretched(near, lam).scaled(3.0) if lam else metric
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_coordinates_go_to_the_head_and_back(lam: float) -> None:
+    metric = make_metric(lam)
     head = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(metric.to_head(metric.from_head(head)), head, atol=1e-10, rtol=0)
 
 
-def test_the_slope_in_coordinates_is_that_of_the_composed_function() -> None:
-    metric = Coordinates.of(make_problem().features, 0.01, 0.25)
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_the_slope_in_coordinates_is_that_of_the_composed_function(lam: float) -> None:
+    metric = make_metric(lam)
     generator = torch.Generator().manual_seed(1)
     unknowns = torch.randn(4, 9, dtype=torch.float64, generator=generator).requires_grad_()
     towards = torch.randn(4, 9, dtype=torch.float64, generator=generator)
@@ -78,7 +86,7 @@ def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, mon
 
 def test_a_start_that_is_flat_already_is_kept_to_the_bit() -> None:
     problem = make_problem()
-    objective = problem.objective(LossSettings("ce"), LinearHead.zeros(4, 8, torch.float64), None)
+    objective = problem.objective(LossSettings("ce"))
     metric = Coordinates.of(problem.features, problem.decay, 0.25)
     begin = torch.zeros(4, 9, dtype=torch.float64)
     found = descend(objective, begin, problem.decay, 500, 1e-9, 10, metric)

@@ -16,12 +16,13 @@ from icda.functional.strength import Strength, direct_strength
 from icda.heads.rows import Rows, row_chunks, times
 
 if TYPE_CHECKING:
-    from icda.heads.objective import Objective
+    from icda.heads.objective import AugmentedObjective, FoldObjective
     from icda.heads.solver import LinearHead
 
 LossName = Literal["ce", "la", "isda", "risda", "icda"]
 AUGMENTED = ("isda", "risda", "icda")  # losses that need covariances of the classes
 Through = Literal["weights", "statistics", "prior"]
+SAMPLED = 16  # rows per feature that a metric is estimated from
 
 
 @dataclass(frozen=True)
@@ -121,14 +122,13 @@ class Problem:
             log_prior=None if self.log_prior is None else self.log_prior[chosen],
         )
 
-    def objective(self, settings: LossSettings, head: LinearHead, relations: Tensor | None) -> Objective:
-        """The loss as a function of weight and bias, with ICDA's strengths read off `head`."""
+    def objective(self, settings: LossSettings) -> AugmentedObjective | FoldObjective:
+        """The loss as a function of weight and bias."""
         from icda.heads.objective import AugmentedObjective, FoldObjective
 
-        if settings.name not in AUGMENTED:
-            return FoldObjective(self, settings, torch.ones(1, len(self.targets), dtype=torch.bool))
-        strength = self.strength or self.angles(head) if settings.name == "icda" else None
-        return AugmentedObjective(self, settings, strength, relations)
+        if settings.name in AUGMENTED:
+            return AugmentedObjective(self, settings)
+        return FoldObjective(self, settings, torch.ones(1, len(self.targets), dtype=torch.bool))
 
     def angles(self, head: LinearHead) -> Strength:
         """The paper's strengths of all samples under a head."""
@@ -145,9 +145,10 @@ class Problem:
         predictions = times(self.features, head.weight).add_(head.bias).argmax(1)
         return count_confusions(predictions, self.targets, self.num_classes, self.weights)
 
-    def sampled_rows(self, every: int) -> Tensor:
-        """Every so many-th row of the features, from which the curvature is estimated."""
-        chosen = torch.arange(0, self.features.shape[0], every)
+    def sampled_rows(self) -> Tensor:
+        """Some rows of the features, from which the curvature is estimated."""
+        count, width = self.features.shape
+        chosen = torch.arange(0, count, max(1, count // (SAMPLED * width)))
         if isinstance(self.features, Tensor):
             return self.features[chosen]
         return torch.cat([block.clone() for _, block in self.features[chosen.numpy()].chunks()])
