@@ -13,7 +13,7 @@ from icda.heads.descent import Coordinates, descend
 from icda.heads.objective import Slope
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import StoredRows
-from icda.heads.solver import LinearHead, find_metric, fit_head
+from icda.heads.solver import find_metric, fit_head
 
 
 def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Problem:

@@ -36,8 +36,8 @@ class Coordinates:
     The curvature of softmax losses is near share * covariance of the features + decay, with a share of 1 / C while all
     classes are equally likely. It only steers the way; the optimum is the same in all coordinates.
 
-    Augmentation adds curvature of its own along each row of the weight: its derivative moves the features by lambda Sigma w.
-    Where the rows are known roughly, their `directions` are made shorter by `factors` (`stretched`).
+    Augmentation adds curvature of its own along each row w of the weight, where its derivative moves the features by lambda
+    Sigma w. Where rows are known roughly, their `directions` are made shorter by `factors` (`stretched`).
     """
 
     mean: Tensor  # (A,)
@@ -59,7 +59,7 @@ class Coordinates:
         return cls(mean, turn, share**-0.5)
 
     def stretched(self, head: Tensor, lam: float) -> Coordinates:
-        """For an augmented loss, near a head: a row of variance v, as a logit, bends (1 + lambda^2 v) times along itself."""
+        """For an augmented loss, near a head: a row whose logit has variance v bends 1 + lambda^2 v times along itself."""
         rows = self.from_head(head.double())[:, :-1]
         rows = rows - rows.mean(0)
         squares = rows.square().sum(1, keepdim=True).clamp(min=1e-300)
@@ -71,21 +71,21 @@ class Coordinates:
 
     def to_head(self, unknowns: Tensor) -> Tensor:
         """Parameters (R, A + 1) of the head, from coordinates."""
-        weight = self._along(unknowns[:, :-1]) @ self.turn
+        weight = self.along(unknowns[:, :-1]) @ self.turn
         return torch.cat([weight, (unknowns[:, -1] * self.unit - weight @ self.mean)[:, None]], 1)
 
     def from_head(self, head: Tensor) -> Tensor:
         """Coordinates of a head: `to_head` undone."""
         weight = torch.linalg.solve_triangular(self.turn, head[:, :-1], upper=False, left=False)
-        weight = self._along(weight, undo=True)
+        weight = self.along(weight, undo=True)
         return torch.cat([weight, ((head[:, -1] + head[:, :-1] @ self.mean) / self.unit)[:, None]], 1)
 
-    def slope(self, slope: Tensor) -> Tensor:
-        """The gradient in coordinates, from that in the head."""
-        to_weight = slope[:, :-1] - slope[:, -1:] * self.mean
-        return torch.cat([self._along(to_weight @ self.turn.T), slope[:, -1:] * self.unit], 1)
+    def slope(self, slope: Tensor, stretch: bool = True) -> Tensor:
+        """The gradient in coordinates, or in those that were not stretched, from that in the head."""
+        to_weight = (slope[:, :-1] - slope[:, -1:] * self.mean) @ self.turn.T
+        return torch.cat([self.along(to_weight) if stretch else to_weight, slope[:, -1:] * self.unit], 1)
 
-    def _along(self, rows: Tensor, undo: bool = False) -> Tensor:
+    def along(self, rows: Tensor, undo: bool = False) -> Tensor:
         """Rows with the part along their directions multiplied by the factors, or divided."""
         if self.directions is None or self.factors is None:
             return rows
@@ -159,9 +159,9 @@ class _Run:
         to_weight = slope.to_weight.add_(weight, alpha=self.decay)
         gradient = torch.cat([to_weight, slope.to_bias[:, None]], 1).double()
         if self.metric is not None:
-            steep, plain = float(gradient.abs().max()), replace(self.metric, directions=None)
-            self.is_flat = max(steep, float(plain.slope(gradient).abs().max()) / plain.unit) <= self.tol
-            gradient = self.metric.slope(gradient)
+            steep, gradient = float(gradient.abs().max()), self.metric.slope(gradient, stretch=False)
+            self.is_flat = max(steep, float(gradient.abs().max()) / self.metric.unit) <= self.tol
+            gradient[:, :-1] = self.metric.along(gradient[:, :-1])
         return value, gradient.flatten().numpy()
 
     def stop_where_flat(self, intermediate_result: object) -> None:
