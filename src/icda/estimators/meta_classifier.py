@@ -27,7 +27,7 @@ from icda.estimators.samples import (
 )
 from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
 from icda.heads.problem import LossName, LossSettings, Problem, rebalance
-from icda.heads.pseudo_groups import fit_reader
+from icda.heads.spreading import fit_reader
 from icda.meta.strength_network import OUTPUTS, StrengthOutput
 
 AUTO_BETAS = (0.1, 1.0, 5.0)  # the paper's, and sizes that can withdraw a sample where strengths have a sign

@@ -34,8 +34,8 @@ from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.cross_fit import GROUP_SMOOTHING
 from icda.heads.dealing import draw_rows
 from icda.heads.problem import LossSettings, Problem
-from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import fit_head
+from icda.heads.spreading import fit_reader
 from icda.results.files import write_page
 
 TAUGHT = "Groups of the training samples were read off their features by heads that the metadata taught."

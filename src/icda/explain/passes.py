@@ -14,7 +14,7 @@ from icda.data.generators import generator_for
 from icda.data.task import Split, Task
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
-from icda.functional.mapped_variance import mean_mapped_variances
+from icda.functional.moments import mean_mapped_variances
 from icda.losses.augmented import choose_covariance
 from icda.losses.head import head_parameters
 from icda.methods.base import Method

@@ -279,6 +279,12 @@ class BlockRows:
         """work(chunk, *shared) of all rows, one entry each."""
         return torch.cat([part for block in self.each(list_chunks, work, *shared) for part in block])
 
+    def taken(self, chosen: np.ndarray) -> RowChunk:
+        """Some rows by their numbers, ascending, scaled, in float32."""
+        parts = [part for part in self.each(take_rows, chosen) if len(part.targets)]
+        columns = zip(*parts, strict=True)
+        return RowChunk(*(None if column[0] is None else torch.cat(column) for column in columns))  # type: ignore[arg-type]
+
 
 def sum_chunks(place: Place, reading: Reading, work: Callable[..., Any], *shared: Any) -> Any:
     return reduce(add, (work(chunk, *shared) for chunk in reading.chunks(place)))

@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from icda.auditing import Audit, Questions, ask
-from icda.auditing.exhibits import Show
+from icda.auditing.page import Show
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
 from icda.serving.answers import Answers, rows_of

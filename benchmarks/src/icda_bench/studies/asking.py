@@ -18,9 +18,8 @@ from icda.data.registry import data_root
 from icda.estimators.samples import weighted_moments
 from icda.heads.blocks import BlockRows
 from icda.heads.problem import LossSettings, Problem, rebalance, with_prior
-from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import fit_head
-from icda.heads.spreading import ClassLogits
+from icda.heads.spreading import ClassLogits, fit_reader
 from icda_bench.markdown import markdown
 from icda_bench.options import Root, check_names
 from icda_bench.rows import read_table, write_rows
