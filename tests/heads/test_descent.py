@@ -65,6 +65,7 @@ def test_a_metric_changes_the_way_and_not_the_optimum(name: str, monkeypatch: py
     problem, settings = make_problem(), LossSettings(name)  # type: ignore[arg-type]
     plain = fit_head(problem, settings, 2000, 1e-9, rounds=6)
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     turned = fit_head(problem, settings, 2000, 1e-9, rounds=6)
     assert turned.iterations < plain.iterations
     torch.testing.assert_close(turned.weight, plain.weight, atol=2e-5, rtol=0)
@@ -79,6 +80,7 @@ def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, mon
     problem, settings = Problem.of(whole.features, whole.targets, 4, C), LossSettings(name)  # type: ignore[arg-type]
     plain = fit_head(problem, settings, 500, 1e-4)
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     turned = fit_head(problem, settings, 500, 1e-4)
     assert turned.converged
     assert turned.value <= plain.value + 1e-5
@@ -104,6 +106,7 @@ def test_a_metric_is_looked_for_only_where_it_pays() -> None:
 
 def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     problem = make_problem()
     stored = replace(problem, features=StoredRows(problem.features.numpy()))
     metrics = [find_metric(each) for each in (problem, stored)]

@@ -26,7 +26,7 @@ from icda.functional.strength import direct_strength
 from icda.functional.tables import LogitMoments
 from icda.heads.dealing import Place, deal_folds, place_blocks
 from icda.heads.objective import Slope, adjustment_table, fold_slope, from_rows, label_slope_, shifted
-from icda.heads.problem import AUGMENTED, LossSettings
+from icda.heads.problem import AUGMENTED, LossSettings, log_shares
 from icda.heads.rows import Rows, rows_per_chunk
 from icda.statistics import ClassStatistics
 
@@ -360,9 +360,7 @@ class BlockProblem:
         rows = self.features
         constant = torch.zeros(self.num_classes, dtype=torch.float64)
         if settings.name in ("la", "icda") and self.prior is None:
-            counts = torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts
-            constant = counts.double().log()
-            constant = constant - constant.max()
+            constant = log_shares(torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts)
         masses = self.masses or partial(even_masses, rows.shape[0])
         return BlockObjective(rows, Question(settings, masses, constant.to(rows.dtype)[None], prior=self.prior))
 

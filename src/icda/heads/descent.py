@@ -17,6 +17,7 @@ from icda.heads.threads import quiet_blas
 STRICTER = 0.5  # of `tol`, in a metric: slopes as small lie further from the optimum off the steep axes
 RIDGE = 1e-3  # of the mean variance, for directions that those rows do not show
 LEAST_WORK = 10**8  # products in one evaluation from which a metric is looked for; below, it is not worth its own time
+LEAST_AUGMENTED = 2 * 10**7  # the same for losses with covariances, which are stiffer
 METRIC_SHARE = 0.44  # and features^2 at most this share of rows x head's rows: then it costs less than two evaluations
 
 

@@ -97,8 +97,7 @@ class Problem:
             present = torch.bincount(self.targets, minlength=self.num_classes) > 0
             if (present & (self.class_counts == 0)).any():
                 raise InputError("a class has samples and a count of zero: give the counts of the training labels.")
-            constant = self.class_counts.double().log()
-            constant = constant - constant.max()
+            constant = log_shares(self.class_counts)
         if self.margins is not None:
             constant = constant + self.margins.double()
         return constant.to(self.features.dtype)
@@ -152,6 +151,11 @@ class Problem:
         if isinstance(self.features, Tensor):
             return self.features[chosen]
         return torch.cat([block.clone() for _, block in self.features[chosen.numpy()].chunks()])
+
+
+def log_shares(counts: Tensor) -> Tensor:
+    """The log of counts (C,), up to a constant: zero for the largest."""
+    return (counts.double() / counts.max()).log()
 
 
 def balance_weights(labels: Tensor, masses: Tensor | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.heads.blocks import BlockProblem
-from icda.heads.descent import LEAST_WORK, METRIC_SHARE, Coordinates, Descent, descend
+from icda.heads.descent import LEAST_AUGMENTED, LEAST_WORK, METRIC_SHARE, Coordinates, Descent, descend
 from icda.heads.objective import FoldObjective, Objective, from_rows, head_rows, to_rows
 from icda.heads.problem import AUGMENTED, LossName, LossSettings, Problem
 from icda.heads.rows import Rows, times
@@ -82,7 +82,7 @@ def fit_head(
     """
     check_decay(problem)
     with threads_for(problem.products):
-        objective, metric = problem.objective(settings), find_metric(problem)
+        objective, metric = problem.objective(settings), find_metric(problem, settings.name)
         head = start or LinearHead.zeros(problem.num_classes, problem.features.shape[1], problem.features.dtype)
         spent, name = 0, settings.name
         if start is None and name in ("icda", "risda"):
@@ -160,10 +160,11 @@ def check_decay(problem: Fittable) -> None:
         )
 
 
-def find_metric(problem: Fittable) -> Coordinates | None:
+def find_metric(problem: Fittable, name: LossName = "ce") -> Coordinates | None:
     """Coordinates for a fit, or None where looking for them costs more than it saves."""
     (count, width), rows = problem.features.shape, head_rows(problem.num_classes)
-    if rows == 1 or count * width * rows < LEAST_WORK or width**2 > METRIC_SHARE * count * rows:
+    least = LEAST_AUGMENTED if name in AUGMENTED else LEAST_WORK
+    if rows == 1 or count * width * rows < least or width**2 > METRIC_SHARE * count * rows:
         return None
     return Coordinates.of(problem.sampled_rows(), problem.decay, 1 / problem.num_classes)
 
