@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
 from icda.heads.problem import Problem, rebalance
-from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
+from icda.heads.rows import Rows, StoredRows, feature_moments, is_large_on_disk, refuse_sparse
 from icda.losses.inputs import check_flags
 from icda.statistics.checks import check_number
 
@@ -188,11 +188,8 @@ def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np
     >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
     [2.5]
     """
-    share = (weights / weights.sum(dtype=np.float64)).astype(np.float64)
-    mean = share @ X
-    deviation = np.sqrt(share @ np.square(X - mean))
-    constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
-    return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)
+    mean, deviation = feature_moments(X, weights)
+    return mean.astype(X.dtype), np.where(deviation > 0, deviation, 1.0).astype(X.dtype)
 
 
 def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: int) -> bool:
