@@ -120,8 +120,8 @@ def descend(
         value, gradient = run.evaluate(metric.from_head(start).flatten().numpy())
         if run.is_flat:
             return Descent(begin, 0, True, value)
-        # scipy's first step has length one; in a metric, the length of the gradient is about right.
-        length = max(float(np.linalg.norm(gradient)), 1e-300)
+        # scipy's first step has length one: near the optimum too far, and in a metric the gradient's length is about right.
+        length = min(max(float(np.linalg.norm(gradient)), 1e-300), 1.0)
         run.metric = metric = metric.scaled(length)
         flat = metric.from_head(start).flatten().numpy()
         run.known = flat.copy(), (value, length * gradient)

@@ -163,8 +163,10 @@ class AugmentedObjective:
         self.relations: Tensor | None = None  # RISDA's
         self.coefficients: list[Tensor] | None = None
         self.margin: Tensor | None = None
-        self.first = torch.empty(len(self.order), self.classes, dtype=problem.features.dtype)
-        self.second = torch.empty_like(self.first)
+        self.first, self.second = (
+            torch.empty(len(self.order), self.classes, dtype=self.features.dtype) for _ in range(2)
+        )
+        self.residuals, self.gradient = self._cut(self.first), self._cut(self.second)
 
     def follow(self, head: LinearHead) -> None:
         """Read ICDA's strengths off a head, unless the problem has its own; they are constants until the next time."""
@@ -176,20 +178,17 @@ class AugmentedObjective:
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
         weight, bias = from_rows(torch.cat([weight, bias[:, None]], 1), self.classes)[0].split([weight.shape[1], 1], 1)
         mean = self.mean @ weight.T
-        residuals, covariance = self._residuals(weight.contiguous(), mean)
+        covariance = self._centre(weight.contiguous(), mean)
         leaves = [part.requires_grad_() for part in (mean, covariance)]
         with torch.enable_grad():
             mixing = self.problem.covariance_mixing
             mixed = covariance if mixing is None else torch.tensordot(mixing.to(covariance), covariance, 1)
             table = adjustment_table(self.settings, LogitMoments(mean, mixed), self.relations)
-        fixed = mean.detach() + bias[:, 0] + self.constant
-        value, gradient, to_bias, to_table = self._losses(residuals, fixed, table.detach())
+        value, to_bias, to_table = self._losses(mean.detach() + bias[:, 0] + self.constant, table.detach())
         found = torch.autograd.grad(table, leaves, to_table, allow_unused=True, materialize_grads=True)
         to_mean, to_covariance = (part.detach() for part in found)  # torch 2.6 materialises zeros that need a gradient
-        symmetric = to_covariance + to_covariance.mT
-        for (label, span), block, own in zip(self.blocks, gradient, residuals, strict=True):
-            block.addmm_(symmetric[label], own.mul_(self.share[span]))
-        return Slope(value, self._pull_back(gradient) + to_mean.T @ self.mean, to_bias).in_rows()
+        to_weight = self._pull_back(to_covariance + to_covariance.mT).addmm_(to_mean.T, self.mean)
+        return Slope(value, to_weight, to_bias).in_rows()
 
     def _cut(self, values: Tensor) -> list[Tensor]:
         """The memory of an array (N, C) as blocks (C, n)."""
@@ -198,12 +197,12 @@ class AugmentedObjective:
             flat[span.start * self.classes : span.stop * self.classes].view(self.classes, -1) for _, span in self.blocks
         ]
 
-    def _in_blocks(self, values: Tensor, out: Tensor | None = None) -> list[Tensor]:
+    def _in_blocks(self, values: Tensor, out: list[Tensor] | None = None) -> list[Tensor]:
         """Values (N, C) of the samples as blocks (C, n) in the order of the labels."""
-        blocks = self._cut(torch.empty_like(values) if out is None else out)
-        for (_, span), block in zip(self.blocks, blocks, strict=True):
+        out = self._cut(torch.empty_like(values)) if out is None else out
+        for (_, span), block in zip(self.blocks, out, strict=True):
             block.copy_(values[self.order[span]].T)
-        return blocks
+        return out
 
     def _class_means(self) -> Tensor:
         """mu (C, A), by which means of logits are known without a look at the logits."""
@@ -217,34 +216,25 @@ class AugmentedObjective:
             mean.index_add_(0, targets[span], block * share[span][:, None])
         return mean
 
-    def _residuals(self, weight: Tensor, mean: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Logits without bias, less the mean of their class, and their covariances (C, C, C) within each class."""
-        if self.is_sorted:
-            blocks = self._cut(self.first)
-        else:
-            blocks = self._in_blocks(times(self.features, weight, out=self.second), self.first)
+    def _centre(self, weight: Tensor, mean: Tensor) -> Tensor:
+        """Covariances (C, C, C) of the logits within each class; less their means and without bias, these are kept."""
+        if not self.is_sorted:
+            self._in_blocks(times(self.features, weight, out=self.second), self.residuals)
         covariance = mean.new_zeros(self.classes, self.classes, self.classes)
-        for (label, span), block in zip(self.blocks, blocks, strict=True):
+        for (label, span), block in zip(self.blocks, self.residuals, strict=True):
             if self.is_sorted:
                 torch.mm(weight, self.features[span].T, out=block)
             block.sub_(mean[label][:, None])
             covariance[label].addmm_(block * self.share[span], block.T)
-        return blocks, covariance
+        return covariance
 
-    def _losses(
-        self, residuals: list[Tensor], fixed: Tensor, table: Tensor
-    ) -> tuple[float, list[Tensor], Tensor, Tensor]:
-        """The loss, and its gradient in the logits, the bias and the table, as if each were independent."""
-        value, to_bias, to_table, gradient = (
-            0.0,
-            torch.zeros_like(fixed[0]),
-            torch.zeros_like(table),
-            self._cut(self.second),
-        )
+    def _losses(self, fixed: Tensor, table: Tensor) -> tuple[float, Tensor, Tensor]:
+        """The loss, and its gradient in the bias and the table; that in the logits is kept."""
+        value, to_bias, to_table = 0.0, torch.zeros_like(fixed[0]), torch.zeros_like(table)
         for place, (label, span) in enumerate(self.blocks):
             coefficients = None if self.coefficients is None else self.coefficients[place]
             start = fixed[label] if coefficients is not None else fixed[label] + table[label]
-            block = torch.add(residuals[place], start[:, None], out=gradient[place])
+            block = torch.add(self.residuals[place], start[:, None], out=self.gradient[place])
             if self.added is not None:
                 block += self.added[place]
             margin = None if self.margin is None else self.margin[span]
@@ -254,17 +244,20 @@ class AugmentedObjective:
                 to_table[label] += sums
             else:
                 to_table[label].addmm_(coefficients, block.T)
-        return value, gradient, to_bias, to_table
+        return value, to_bias, to_table
 
-    def _pull_back(self, gradient: list[Tensor]) -> Tensor:
-        if not self.is_sorted:
-            for (_, span), block in zip(self.blocks, gradient, strict=True):
-                self.first[self.order[span]] = block.T
-            return transposed_times(self.features, self.first)
-        total = self.mean.new_zeros(self.classes, self.features.shape[1])
-        for (_, span), block in zip(self.blocks, gradient, strict=True):
-            total.addmm_(block, self.features[span])
-        return total
+    def _pull_back(self, to_covariance: Tensor) -> Tensor:
+        """The gradient in the weight, from that in the logits and in their covariances, which must be symmetric."""
+        total = torch.zeros_like(self.mean)
+        for place, (label, span) in enumerate(self.blocks):
+            block = self.gradient[place].addmm_(to_covariance[label], self.residuals[place].mul_(self.share[span]))
+            if self.is_sorted:
+                total.addmm_(block, self.features[span])
+        if self.is_sorted:
+            return total
+        for (_, span), block in zip(self.blocks, self.gradient, strict=True):
+            self.first[self.order[span]] = block.T
+        return transposed_times(self.features, self.first)
 
 
 def adjustment_table(settings: LossSettings, moments: LogitMoments, relations: Tensor | None) -> Tensor:
