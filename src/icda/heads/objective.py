@@ -150,9 +150,9 @@ class AugmentedObjective:
         self.problem, self.settings, self.classes = problem, settings, problem.num_classes
         self.order = torch.argsort(problem.targets, stable=True)
         self.features = problem.features
-        self.is_sorted = isinstance(self.features, Tensor) and self.features.nbytes <= SORTED_BYTES
-        if self.is_sorted:
-            self.features = self.features[self.order]
+        self.sorted: Tensor | None = None
+        if isinstance(self.features, Tensor) and self.features.nbytes <= SORTED_BYTES:
+            self.sorted = self.features[self.order]
         sizes = torch.bincount(problem.targets, minlength=self.classes)
         self.blocks = list(_label_blocks(sizes.tolist()))
         self.mass = (problem.weights / problem.weights.sum())[self.order]
@@ -206,24 +206,22 @@ class AugmentedObjective:
 
     def _class_means(self) -> Tensor:
         """mu (C, A), by which means of logits are known without a look at the logits."""
-        share, targets = self.share, self.problem.targets
-        if self.is_sorted:
-            targets = targets[self.order]
-        else:
-            share = torch.empty_like(share).index_copy_(0, self.order, share)
+        share, targets = self.share, self.problem.targets[self.order]
+        if self.sorted is None:
+            targets, share = self.problem.targets, torch.empty_like(share).index_copy_(0, self.order, share)
         mean = torch.zeros(self.classes, self.features.shape[1], dtype=self.features.dtype)
-        for span, block in row_chunks(self.features):
+        for span, block in row_chunks(self.features if self.sorted is None else self.sorted):
             mean.index_add_(0, targets[span], block * share[span][:, None])
         return mean
 
     def _centre(self, weight: Tensor, mean: Tensor) -> Tensor:
         """Covariances (C, C, C) of the logits within each class; less their means and without bias, these are kept."""
-        if not self.is_sorted:
+        if self.sorted is None:
             self._in_blocks(times(self.features, weight, out=self.second), self.residuals)
         covariance = mean.new_zeros(self.classes, self.classes, self.classes)
         for (label, span), block in zip(self.blocks, self.residuals, strict=True):
-            if self.is_sorted:
-                torch.mm(weight, self.features[span].T, out=block)
+            if self.sorted is not None:
+                torch.mm(weight, self.sorted[span].T, out=block)
             block.sub_(mean[label][:, None])
             covariance[label].addmm_(block * self.share[span], block.T)
         return covariance
@@ -251,9 +249,9 @@ class AugmentedObjective:
         total = torch.zeros_like(self.mean)
         for place, (label, span) in enumerate(self.blocks):
             block = self.gradient[place].addmm_(to_covariance[label], self.residuals[place].mul_(self.share[span]))
-            if self.is_sorted:
-                total.addmm_(block, self.features[span])
-        if self.is_sorted:
+            if self.sorted is not None:
+                total.addmm_(block, self.sorted[span])
+        if self.sorted is not None:
             return total
         for (_, span), block in zip(self.blocks, self.gradient, strict=True):
             self.first[self.order[span]] = block.T
