@@ -90,19 +90,19 @@ def fit_head(
             # way. RISDA's confusions need a good head.
             steps, way = (min(max_iter, ICDA_START), None) if name == "icda" else (max_iter, metric)
             first = LossSettings("la")
-            head = _minimise(problem, problem.objective(first), first, head, steps, START_SLACK * tol, way)
+            (head,) = _minimise(problem, problem.objective(first), first, [head], steps, START_SLACK * tol, way)
             spent = head.iterations
         rounds = rounds if name in ("icda", "risda") else 1
         for number in range(rounds):
             _read_head(problem, objective, name, head)
             if number == 0 and metric is not None and name in AUGMENTED:
-                head = _minimise(problem, objective, settings, head, max_iter, LOOSE * tol, metric)
+                (head,) = _minimise(problem, objective, settings, [head], max_iter, LOOSE * tol, metric)
                 spent += head.iterations
                 if head.value > STRETCHED * math.log(problem.num_classes):
                     metric = metric.stretched(head.parameters, settings.lam)
                 if name == "icda" and rounds > 1:
                     continue
-            head = _minimise(problem, objective, settings, head, max_iter, tol, metric)
+            (head,) = _minimise(problem, objective, settings, [head], max_iter, tol, metric)
             spent += head.iterations
             if head.iterations <= 1:  # the strengths no longer move the optimum
                 break
@@ -142,12 +142,9 @@ def fit_folds(
         ]
     check_decay(problem)
     if starts is None:
-        begin = torch.zeros(count * head_rows(classes), problem.features.shape[1] + 1, dtype=problem.features.dtype)
-    else:
-        begin = to_rows(torch.stack([head.parameters for head in starts]))
+        starts = [LinearHead.zeros(classes, problem.features.shape[1], problem.features.dtype)] * count
     with threads_for(count * problem.products):
-        objective = FoldObjective(problem, settings, inside)
-        return LinearHead.of(_descend(objective, begin, problem, settings, max_iter, tol, None), classes)
+        return _minimise(problem, FoldObjective(problem, settings, inside), settings, starts, max_iter, tol)
 
 
 def check_decay(problem: Fittable) -> None:
@@ -173,24 +170,14 @@ def _minimise(
     problem: Fittable,
     objective: Objective,
     settings: LossSettings,
-    start: LinearHead,
+    starts: list[LinearHead],
     max_iter: int,
     tol: float,
-    metric: Coordinates | None,
-) -> LinearHead:
-    begin = to_rows(start.parameters[None])
-    return LinearHead.of(_descend(objective, begin, problem, settings, max_iter, tol, metric), problem.num_classes)[0]
-
-
-def _descend(
-    objective: Objective,
-    begin: Tensor,
-    problem: Fittable,
-    settings: LossSettings,
-    max_iter: int,
-    tol: float,
-    metric: Coordinates | None,
-) -> Descent:
+    metric: Coordinates | None = None,
+) -> list[LinearHead]:
+    """The heads that L-BFGS finds from `starts`, whose losses the objective adds up."""
     decay = 0.5 * problem.decay if problem.num_classes == 2 else problem.decay  # of two opposite rows, one is looked at
     memory = PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY
-    return descend(objective, begin, decay, max_iter, tol, memory, metric)
+    begin = to_rows(torch.stack([head.parameters for head in starts]))
+    found = descend(objective, begin, decay, max_iter, tol, memory, metric)
+    return LinearHead.of(found, problem.num_classes)
