@@ -15,8 +15,7 @@ from cleanlab.count import estimate_joint, num_label_issues
 from torch import Tensor
 
 from icda import ClassStatistics
-from icda.auditing.label_noise import scaled_joint
-from icda.auditing.rows import sum_figures
+from icda.auditing.rows import scaled_joint, sum_figures
 from icda.data.task import Batch
 from icda.methods.base import Setup
 from icda.methods.group_dro import GroupDRO

@@ -12,8 +12,8 @@ import torch
 
 from icda import audit
 from icda.auditing import assessment
-from icda.auditing.label_noise import confident_class, label_quality, scaled_joint
 from icda.auditing.result import Audit
+from icda.auditing.rows import confident_class, label_quality, scaled_joint
 from icda.auditing.run import AuditSettings, audit_blocks
 from icda.cli.audit import main
 from icda.errors import InputError

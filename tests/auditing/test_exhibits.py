@@ -11,7 +11,7 @@ from PIL import Image
 
 import icda
 from icda.auditing import Audit
-from icda.auditing.exhibits import suspect_pairs, thumbnail, typical_rows
+from icda.auditing.page import suspect_pairs, thumbnail, typical_rows
 from icda.data.embedding.samples import find_inputs
 from icda.errors import InputError, MissingFileError
 

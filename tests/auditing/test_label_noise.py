@@ -9,8 +9,7 @@ from cleanlab.filter import find_label_issues
 from icda import extras
 from icda.auditing import audit
 from icda.auditing import run as audit_run
-from icda.auditing.label_noise import LabelNoise, label_quality, scaled_joint
-from icda.auditing.rows import RowFigures, sum_figures
+from icda.auditing.rows import LabelNoise, RowFigures, label_quality, scaled_joint, sum_figures
 
 
 def find_label_noise(probabilities: np.ndarray, labels: np.ndarray) -> tuple[LabelNoise, RowFigures]:

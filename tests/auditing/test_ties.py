@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from icda.auditing.inputs import BLOCK, standardise
+from icda.auditing.inputs import standardise
 from icda.auditing.ties import _auroc, nearest_rows
+from icda.heads.rows import BLOCK
 
 
 def test_standardising_agrees_with_the_textbook_over_several_blocks() -> None:

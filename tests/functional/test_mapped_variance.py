@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.functional.mapped_variance import mapped_variances, mean_mapped_variances
+from icda.functional.moments import mapped_variances, mean_mapped_variances
 from icda.statistics import ClassStatistics
 
 C, A = 4, 3

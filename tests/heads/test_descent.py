@@ -13,7 +13,7 @@ from icda.heads.descent import Coordinates, descend
 from icda.heads.objective import Slope
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import StoredRows
-from icda.heads.solver import LinearHead, find_metric, fit_head
+from icda.heads.solver import find_metric, fit_head
 
 
 def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Problem:
@@ -27,14 +27,22 @@ def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Proble
     return Problem.of(features, targets, 4, C=1.0)
 
 
-def test_coordinates_go_to_the_head_and_back() -> None:
+def make_metric(lam: float) -> Coordinates:
     metric = Coordinates.of(make_problem().features, 0.01, 0.25)
+    near = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    return metric.stretched(near, lam).scaled(3.0) if lam else metric
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_coordinates_go_to_the_head_and_back(lam: float) -> None:
+    metric = make_metric(lam)
     head = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(metric.to_head(metric.from_head(head)), head, atol=1e-10, rtol=0)
 
 
-def test_the_slope_in_coordinates_is_that_of_the_composed_function() -> None:
-    metric = Coordinates.of(make_problem().features, 0.01, 0.25)
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_the_slope_in_coordinates_is_that_of_the_composed_function(lam: float) -> None:
+    metric = make_metric(lam)
     generator = torch.Generator().manual_seed(1)
     unknowns = torch.randn(4, 9, dtype=torch.float64, generator=generator).requires_grad_()
     towards = torch.randn(4, 9, dtype=torch.float64, generator=generator)
@@ -57,6 +65,7 @@ def test_a_metric_changes_the_way_and_not_the_optimum(name: str, monkeypatch: py
     problem, settings = make_problem(), LossSettings(name)  # type: ignore[arg-type]
     plain = fit_head(problem, settings, 2000, 1e-9, rounds=6)
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     turned = fit_head(problem, settings, 2000, 1e-9, rounds=6)
     assert turned.iterations < plain.iterations
     torch.testing.assert_close(turned.weight, plain.weight, atol=2e-5, rtol=0)
@@ -64,13 +73,16 @@ def test_a_metric_changes_the_way_and_not_the_optimum(name: str, monkeypatch: py
     assert turned.value == pytest.approx(plain.value, abs=1e-8 if name == "icda" else 1e-9)
 
 
-@pytest.mark.parametrize("name", ["ce", "la", "isda"])
+@pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])
 @pytest.mark.parametrize("C", [0.001, 1.0, 100.0])
 def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = make_problem(2000, torch.float32)
     problem, settings = Problem.of(whole.features, whole.targets, 4, C), LossSettings(name)  # type: ignore[arg-type]
+    fixed = problem.angles(fit_head(problem, LossSettings("la")))  # so that both minimise one function
+    problem = replace(problem, strength=fixed)
     plain = fit_head(problem, settings, 500, 1e-4)
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     turned = fit_head(problem, settings, 500, 1e-4)
     assert turned.converged
     assert turned.value <= plain.value + 1e-5
@@ -78,7 +90,7 @@ def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, mon
 
 def test_a_start_that_is_flat_already_is_kept_to_the_bit() -> None:
     problem = make_problem()
-    objective = problem.objective(LossSettings("ce"), LinearHead.zeros(4, 8, torch.float64), None)
+    objective = problem.objective(LossSettings("ce"))
     metric = Coordinates.of(problem.features, problem.decay, 0.25)
     begin = torch.zeros(4, 9, dtype=torch.float64)
     found = descend(objective, begin, problem.decay, 500, 1e-9, 10, metric)
@@ -96,6 +108,7 @@ def test_a_metric_is_looked_for_only_where_it_pays() -> None:
 
 def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
+    monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     problem = make_problem()
     stored = replace(problem, features=StoredRows(problem.features.numpy()))
     metrics = [find_metric(each) for each in (problem, stored)]

@@ -49,7 +49,11 @@ def objective_of(problem: Problem, settings: LossSettings):
     """As a function of all rows of a head: the parameters of two classes are one row, their difference."""
     classes = problem.num_classes
     head = LinearHead.zeros(classes, WIDTH, torch.float64)
-    objective = problem.objective(settings, head, relations_of(classes))
+    objective = problem.objective(settings)
+    if settings.name == "risda":
+        objective.relations = relations_of(classes)
+    elif settings.name == "icda":
+        objective.follow(head)
 
     def evaluate(weight: Tensor, bias: Tensor):
         rows = to_rows(torch.cat([weight, bias[:, None]], 1)[None])
@@ -183,9 +187,8 @@ def test_large_logits_neither_overflow_nor_lose_the_gradient(classes: int) -> No
     problem = replace(problem, class_counts=torch.ones(classes).double())
     weight = torch.zeros(classes, 1)
     weight[0], weight[1] = 1e4, -1e4
-    head = LinearHead.zeros(classes, 1, torch.float32)
     rows = to_rows(torch.cat([weight, torch.zeros(classes, 1)], 1)[None])
-    slope = problem.objective(LossSettings("ce"), head, None)(rows[:, :-1].contiguous(), rows[:, -1])
+    slope = problem.objective(LossSettings("ce"))(rows[:, :-1].contiguous(), rows[:, -1])
     assert slope.value == pytest.approx(1e4)
     assert torch.isfinite(slope.to_weight).all()
 
@@ -296,9 +299,8 @@ def test_heads_side_by_side_have_the_losses_and_slopes_of_each_alone(name: str, 
     heads = torch.randn(3, classes, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     rows = to_rows(heads)
     found = FoldObjective(problem, settings, inside)(rows[:, :-1].contiguous(), rows[:, -1])
-    nothing = LinearHead.zeros(classes, 5, torch.float64)
     parts = [
-        problem.rows(mask).objective(settings, nothing, None)(part[:, :-1].contiguous(), part[:, -1])
+        problem.rows(mask).objective(settings)(part[:, :-1].contiguous(), part[:, -1])
         for mask, part in zip(inside, rows.view(3, -1, 6), strict=True)
     ]
     assert found.value == pytest.approx(sum(part.value for part in parts), abs=1e-12)

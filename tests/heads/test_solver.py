@@ -111,5 +111,7 @@ def test_two_classes_have_opposite_rows_wherever_the_fit_starts(name: str) -> No
 def test_icda_ends_at_a_head_that_its_own_strengths_agree_with() -> None:
     problem = make_problem()
     head = fit_head(problem, LossSettings("icda", lam=0.3), max_iter=500, tol=1e-7, rounds=20)
-    slope = problem.objective(LossSettings("icda", lam=0.3), head, None)(head.weight, head.bias)
+    objective = problem.objective(LossSettings("icda", lam=0.3))
+    objective.follow(head)
+    slope = objective(head.weight, head.bias)
     assert float((slope.to_weight + problem.decay * head.weight).abs().max()) < 1e-5

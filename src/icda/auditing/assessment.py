@@ -16,7 +16,6 @@ from icda.auditing.verdicts import Verdict, decide
 from icda.errors import InputError
 from icda.heads.blocks import BlockRows, RowChunk
 from icda.heads.dealing import draw_rows
-from icda.heads.spreading import gather_rows
 from icda.heads.threads import threads_for
 
 TIMES = 7  # that the question for a shortcut is asked before anything is done about one
@@ -101,7 +100,7 @@ def own_order(sample: RowChunk) -> Tensor:
 
 def draw_sample(rows: BlockRows) -> RowChunk:
     """The rows that verdicts rest on."""
-    return gather_rows(rows, draw_rows(rows.shape[0], SAMPLES, seed=0))
+    return rows.taken(draw_rows(rows.shape[0], SAMPLES, seed=0))
 
 
 def summarise(verdicts: dict[str, Verdict]) -> str:

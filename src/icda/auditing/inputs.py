@@ -14,9 +14,8 @@ from torch import Tensor
 
 from icda.data.missing import check_names
 from icda.errors import InputError, InputTypeError
-from icda.heads.rows import refuse_sparse
+from icda.heads.rows import BLOCK, feature_moments, refuse_sparse
 
-BLOCK = 16_384  # rows scaled at once, so that a memory-mapped array is never copied as a whole in float64
 # Weight decay a feature: a thousandth of the squared length A of a standardised sample, so that the same head comes out
 # however wide the encoder is. Ours: looked at on Waterbirds (A = 2048) and digits (A = 64).
 DECAY = 1e-3
@@ -85,16 +84,11 @@ def standardise(X: np.ndarray) -> np.ndarray:
     >>> standardise(np.array([[1.0, 5.0], [3.0, 5.0]], dtype=np.float16)).tolist()
     [[-1.0, 0.0], [1.0, 0.0]]
     """
-    blocks = [slice(first, first + BLOCK) for first in range(0, len(X), BLOCK)]
-    mean = sum(X[block].sum(0, dtype=np.float64) for block in blocks) / len(X)
-    variance = sum(np.square(X[block] - mean).sum(0) for block in blocks) / len(X)
-    # A sum of N equal numbers is off by up to N eps of itself: what rounding leaves a constant column is no signal.
-    constant = np.sqrt(variance) <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
-    deviation = np.where(constant, 1.0, np.sqrt(variance))
-    scaled = np.empty(X.shape, np.float32)
-    for block in blocks:
-        scaled[block] = (X[block] - mean) / deviation
-    scaled[:, constant] = 0
+    mean, deviation = feature_moments(X)
+    scaled = np.zeros(X.shape, np.float32)
+    for start in range(0, len(X), BLOCK):
+        span = slice(start, start + BLOCK)
+        np.divide(X[span] - mean, deviation, out=scaled[span], where=deviation > 0, casting="same_kind")
     return scaled
 
 

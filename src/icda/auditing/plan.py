@@ -20,7 +20,6 @@ from icda.heads.cross_fit import MOST_NUMBERS, choose_decay
 from icda.heads.dealing import Place
 from icda.heads.folds import Cells, trust, trust_masses, trusted_heads
 from icda.heads.problem import LossSettings, Problem
-from icda.heads.pseudo_groups import fit_reader
 from icda.heads.spreading import (
     AnyReader,
     AttributePrior,
@@ -28,8 +27,8 @@ from icda.heads.spreading import (
     ClassLogits,
     GivenGroups,
     count_attributes,
+    fit_reader,
     fit_spread_reader,
-    gather_rows,
 )
 
 ENOUGH = 25  # samples of a class and a joint value, on average
@@ -116,7 +115,7 @@ def joined(found: list[Treatment], targets: Tensor, num_classes: int) -> Treatme
 
 def _goes_with_class(rows: BlockRows, known: Tensor) -> bool:
     """Whether each known group goes with one class, and each class with one group."""
-    pairs = torch.stack([known[1], gather_rows(rows, known[0].numpy()).targets]).unique(dim=1)
+    pairs = torch.stack([known[1], rows.taken(known[0].numpy()).targets]).unique(dim=1)
     return all(len(part.unique()) == pairs.shape[1] for part in pairs)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from icda.auditing.assessment import Assessment
-from icda.auditing.label_noise import LabelNoise
+from icda.auditing.rows import LabelNoise
 
 FEW = 20  # training samples below which a class counts as few-shot, as in icda.metrics
 MANY = 100

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from icda.auditing.assessment import Assessment
-from icda.auditing.exhibits import collect_exhibits, show_images, show_texts
-from icda.auditing.label_noise import LabelNoise
-from icda.auditing.page import render_audit_page
+from icda.auditing.page import collect_exhibits, render_audit_page, show_images, show_texts
 from icda.auditing.recommendation import Finding, Imbalance
-from icda.auditing.rows import COLUMNS, RowFigures
+from icda.auditing.rows import COLUMNS, LabelNoise, RowFigures
 from icda.auditing.ties import ClassCost, Separability
 from icda.auditing.treatment import Treatment
 from icda.cross_fit.rules import Verdict

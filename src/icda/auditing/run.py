@@ -15,10 +15,18 @@ import torch
 from icda.auditing.assessment import assess
 from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY, check_class_counts, check_folds, check_inputs, scarce_notes
-from icda.auditing.label_noise import LabelNoise, cleanlab_issues, scaled_joint
 from icda.auditing.recommendation import measure_imbalance, recommend
 from icda.auditing.result import Audit
-from icda.auditing.rows import RowForm, RowSums, look_at_rows, prepare_folder, sum_figures
+from icda.auditing.rows import (
+    LabelNoise,
+    RowForm,
+    RowSums,
+    cleanlab_issues,
+    look_at_rows,
+    prepare_folder,
+    scaled_joint,
+    sum_figures,
+)
 from icda.auditing.ties import class_costs, separability
 from icda.engines import Engine
 from icda.errors import InputError

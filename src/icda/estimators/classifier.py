@@ -29,8 +29,8 @@ from icda.estimators.streaming import StreamingFit
 from icda.functional.strength import Strength
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits, cross_fitted_strength
+from icda.heads.folds import contrast_groups
 from icda.heads.problem import LossName, LossSettings, Problem, Through, rebalance, reweigh
-from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
@@ -49,7 +49,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
 
     `balance` decides which kinds of samples are balanced: None, "class", "group" (needs `groups` in fit), and three that
     are ours and not the paper's and need no group label. "contrast" guesses groups from where a biased and a robust head
-    disagree (`icda.heads.pseudo_groups`); it is the one that lifts the worst group. "errors" takes what a head that has
+    disagree (`icda.heads.folds`); it is the one that lifts the worst group. "errors" takes what a head that has
     not seen a sample gets wrong as a group; "strength" weighs samples by how little such a head believes their label.
     `through` says where the balance enters (`icda.heads.problem`), `strength` where ICDA's alpha comes from.
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from icda.errors import InputError
 from icda.estimators.classifier import LOSSES
@@ -27,7 +26,7 @@ from icda.estimators.samples import (
 )
 from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
 from icda.heads.problem import LossName, LossSettings, Problem, rebalance
-from icda.heads.pseudo_groups import fit_reader
+from icda.heads.spreading import fit_reader
 from icda.meta.strength_network import OUTPUTS, StrengthOutput
 
 AUTO_BETAS = (0.1, 1.0, 5.0)  # the paper's, and sizes that can withdraw a sample where strengths have a sign
@@ -140,12 +139,12 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("attributes_", None)  # an earlier fit's
         X, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
-        X_meta = check_metadata(self, X_meta, X.dtype)
+        X_meta, meta_codes = check_metadata(self, X_meta, y_meta, X.dtype)
         warn_of_other_scale(X, X_meta, "MetaICDAClassifier")
         scale = solver_unit(torch.from_numpy(np.concatenate([X, X_meta])))
         if scale != 1:
             X, X_meta = X / X.dtype.type(scale), X_meta / X.dtype.type(scale)
-        metadata, labels = self._metadata(X_meta, y_meta, groups_meta, scale)
+        metadata, labels = self._metadata(X_meta, torch.from_numpy(meta_codes), groups_meta, scale)
         has_prior = check_prior(self, attributes, log_prior, len(codes))
         if has_prior and self.prior == "class":
             raise InputError('prior="class" reads the class counts only: with attributes or log_prior use "attribute".')
@@ -188,20 +187,14 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         return rebalance(problem, attributes, "prior", unit)
 
     def _metadata(
-        self, X_meta: np.ndarray, y_meta: Any, groups_meta: Any, scale: float
+        self, X_meta: np.ndarray, codes: torch.Tensor, groups_meta: Any, scale: float
     ) -> tuple[Problem, torch.Tensor]:
         """Metadata as a problem, and what counts equally in it."""
-        y_meta = column_or_1d(y_meta)
-        check_consistent_length(X_meta, y_meta)
-        unknown = sorted(set(np.unique(y_meta).tolist()) - set(self.classes_.tolist()), key=str)
-        missing = sorted(set(self.classes_.tolist()) - set(np.unique(y_meta).tolist()), key=str)
-        if unknown:
-            raise InputError(f"y_meta holds classes that y does not: {', '.join(map(str, unknown))}.")
-        if missing:
+        missing = np.delete(self.classes_, codes.unique().numpy())
+        if len(missing):
             raise InputError(
                 f"y_meta holds no sample of class {', '.join(map(str, missing))}: metadata need every class."
             )
-        codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
         labels = codes
         if groups_meta is not None:
             groups = torch.from_numpy(encode_groups(groups_meta, len(X_meta), "groups_meta"))

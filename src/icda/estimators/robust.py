@@ -34,8 +34,8 @@ from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.cross_fit import GROUP_SMOOTHING
 from icda.heads.dealing import draw_rows
 from icda.heads.problem import LossSettings, Problem
-from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import fit_head
+from icda.heads.spreading import fit_reader
 from icda.results.files import write_page
 
 TAUGHT = "Groups of the training samples were read off their features by heads that the metadata taught."
@@ -164,12 +164,9 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """The group of each sample, by a head that the metadata taught."""
         if any(part is None for part in (X_meta, y_meta, groups_meta)):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
-        X_meta = check_metadata(self, X_meta, features.numpy().dtype)
-        y_meta, groups_meta = column_or_1d(y_meta), column_or_1d(groups_meta)
-        check_consistent_length(X_meta, y_meta, groups_meta)
-        if not np.isin(y_meta, self.classes_).all():
-            raise InputError("y_meta holds classes that y does not.")
-        codes = torch.from_numpy(np.searchsorted(self.classes_, y_meta))
+        X_meta, found = check_metadata(self, X_meta, y_meta, features.numpy().dtype)
+        codes, groups_meta = torch.from_numpy(found), column_or_1d(groups_meta)
+        check_consistent_length(X_meta, groups_meta)
         values = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
         trusted = scaled.apply(torch.from_numpy(X_meta))
         decay = self._problem(trusted, codes, np.ones(len(codes))).decay

@@ -12,12 +12,18 @@ import numpy as np
 import torch
 from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
 
 from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
 from icda.heads.problem import Problem, rebalance
-from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
+from icda.heads.rows import Rows, StoredRows, feature_moments, is_large_on_disk, refuse_sparse
 from icda.losses.inputs import check_flags
 from icda.statistics.checks import check_number
 
@@ -54,8 +60,8 @@ def check_weights(estimator: Any, sample_weight: Any, y: np.ndarray, dtype: Any)
     return weights, used
 
 
-def check_metadata(estimator: Any, X_meta: Any, dtype: Any) -> np.ndarray:
-    """Features of metadata, as many as those of the training samples."""
+def check_metadata(estimator: Any, X_meta: Any, y_meta: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Features of metadata, as many as those of the training samples, and their classes as places in `classes_`."""
     owner = type(estimator).__name__
     refuse_sparse(X_meta, "X_meta", owner)
     X_meta = check_array(X_meta, dtype=dtype, order="C", input_name="X_meta", estimator=estimator)
@@ -63,7 +69,12 @@ def check_metadata(estimator: Any, X_meta: Any, dtype: Any) -> np.ndarray:
         raise InputError(
             f"X_meta has {X_meta.shape[1]} features, but {owner} is expecting {estimator.n_features_in_} features as input."
         )
-    return X_meta
+    y_meta = column_or_1d(y_meta)
+    check_consistent_length(X_meta, y_meta)
+    unknown = y_meta[~np.isin(y_meta, estimator.classes_)]
+    if len(unknown):
+        raise InputError(f"y_meta holds classes that y does not: {', '.join(map(str, np.unique(unknown)))}.")
+    return X_meta, np.searchsorted(estimator.classes_, y_meta)
 
 
 def encode_classes(estimator: Any, y: np.ndarray) -> np.ndarray:
@@ -177,11 +188,8 @@ def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np
     >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
     [2.5]
     """
-    share = (weights / weights.sum(dtype=np.float64)).astype(np.float64)
-    mean = share @ X
-    deviation = np.sqrt(share @ np.square(X - mean))
-    constant = deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean)
-    return mean.astype(X.dtype), np.where(constant, 1.0, deviation).astype(X.dtype)
+    mean, deviation = feature_moments(X, weights)
+    return mean.astype(X.dtype), np.where(deviation > 0, deviation, 1.0).astype(X.dtype)
 
 
 def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: int) -> bool:

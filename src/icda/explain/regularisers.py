@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputTypeError
-from icda.functional.augmentation import icda_coefficients, off_target, variance_term
-from icda.functional.by_label import risda_adjustment
+from icda.functional.augmentation import icda_coefficients, off_target, risda_adjustment, variance_term
 from icda.functional.quadratic import mean_term
 from icda.losses import AdjustedLoss, ICDALoss, ISDALoss, LogitAdjustmentLoss, RISDALoss
 from icda.losses.head import Head, head_parameters

@@ -25,9 +25,8 @@ from icda.functional.confusion import count_confusions
 from icda.functional.strength import direct_strength
 from icda.functional.tables import LogitMoments
 from icda.heads.dealing import Place, deal_folds, place_blocks
-from icda.heads.descent import SAMPLED
 from icda.heads.objective import Slope, adjustment_table, fold_slope, from_rows, label_slope_, shifted
-from icda.heads.problem import AUGMENTED, LossSettings
+from icda.heads.problem import AUGMENTED, LossSettings, log_shares
 from icda.heads.rows import Rows, rows_per_chunk
 from icda.statistics import ClassStatistics
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
 KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
 NOTHING = torch.empty(0)
+SAMPLED = 4  # rows per feature that a metric is estimated from: they travel
 Say = Callable[[str], None]
 
 
@@ -279,6 +279,12 @@ class BlockRows:
         """work(chunk, *shared) of all rows, one entry each."""
         return torch.cat([part for block in self.each(list_chunks, work, *shared) for part in block])
 
+    def taken(self, chosen: np.ndarray) -> RowChunk:
+        """Some rows by their numbers, ascending, scaled, in float32."""
+        parts = [part for part in self.each(take_rows, chosen) if len(part.targets)]
+        columns = zip(*parts, strict=True)
+        return RowChunk(*(None if column[0] is None else torch.cat(column) for column in columns))  # type: ignore[arg-type]
+
 
 def sum_chunks(place: Place, reading: Reading, work: Callable[..., Any], *shared: Any) -> Any:
     return reduce(add, (work(chunk, *shared) for chunk in reading.chunks(place)))
@@ -350,23 +356,19 @@ class BlockProblem:
         """How many numbers one pass over a block multiplies."""
         return max(map(len, self.features.places)) * self.features.shape[1] * self.num_classes
 
-    def objective(self, settings: LossSettings, head: LinearHead, relations: Tensor | None) -> BlockObjective:
+    def objective(self, settings: LossSettings) -> BlockObjective:
         rows = self.features
         constant = torch.zeros(self.num_classes, dtype=torch.float64)
         if settings.name in ("la", "icda") and self.prior is None:
-            counts = torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts
-            constant = counts.double().log()
-            constant = constant - constant.max()
+            constant = log_shares(torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts)
         masses = self.masses or partial(even_masses, rows.shape[0])
-        angles = head.weight if settings.name == "icda" else None
-        question = Question(settings, masses, constant.to(rows.dtype)[None], angles=angles, prior=self.prior)
-        return BlockObjective(rows, question, relations)
+        return BlockObjective(rows, Question(settings, masses, constant.to(rows.dtype)[None], prior=self.prior))
 
     def confusions(self, head: LinearHead) -> Tensor:
         counts: Tensor = self.features.total(count_mistakes, head.weight, head.bias)
         return counts
 
-    def sampled_rows(self, every: int) -> Tensor:
+    def sampled_rows(self) -> Tensor:
         return self.features.scaled(self.features.summary.rows)
 
 
@@ -402,32 +404,37 @@ def _augmented_answer(chunk: RowChunk, question: Question, table: Tensor, added:
     """The losses of one head, label after label; `icda.heads.objective.AugmentedObjective` is the same in memory."""
     mass, order = question.masses(chunk)[0], torch.argsort(chunk.targets, stable=True)
     features, targets, mass = chunk.features[order], chunk.targets[order], mass[order]
-    logits = torch.addmm(question.bias + question.constant[0], features, question.weight.T)
+    logits = torch.addmm((question.bias + question.constant[0])[:, None], question.weight, features.T)
     if added is not None:
-        logits += added[order]
+        logits += added[order].T
     coefficients = margin = None
     if question.angles is not None:
         strength = direct_strength(features, targets, question.angles)
-        coefficients = (strength.per_class / (len(table) - 1)).scatter_(1, targets[:, None], 1).to(features)
+        coefficients = (strength.per_class / (len(table) - 1)).scatter_(1, targets[:, None], 1).to(features).T
         margin = question.settings.beta * strength.per_sample.to(features)
     value, to_table, start = 0.0, torch.zeros_like(table), 0
-    for label, block in enumerate(logits.split(torch.bincount(targets, minlength=len(table)).tolist())):
-        span, start = slice(start, start + len(block)), start + len(block)
-        if not len(block):
+    for label, block in enumerate(logits.split(torch.bincount(targets, minlength=len(table)).tolist(), 1)):
+        span, start = slice(start, start + block.shape[1]), start + block.shape[1]
+        if span.start == span.stop:
             continue
-        part = None if coefficients is None else coefficients[span]
+        part = None if coefficients is None else coefficients[:, span]
         if part is None:
-            block += table[label]
+            block += table[label][:, None]
         value += label_slope_(block, label, mass[span], part, None if margin is None else margin[span], table[label])
-        to_table[label] += block.sum(0) if part is None else part.T @ block
-    return Slope(value, logits.T @ features, logits.sum(0), to_table)
+        to_table[label] += block.sum(1) if part is None else part @ block.T
+    return Slope(value, logits @ features, logits.sum(1), to_table)
 
 
 class BlockObjective:
     """The loss over all blocks as a function of weight and bias: one pass for value and gradient."""
 
-    def __init__(self, rows: BlockRows, question: Question, relations: Tensor | None = None) -> None:
-        self.rows, self.question, self.relations = rows, question, relations
+    def __init__(self, rows: BlockRows, question: Question) -> None:
+        self.rows, self.question = rows, question
+        self.relations: Tensor | None = None  # RISDA's
+
+    def follow(self, head: LinearHead) -> None:
+        """Read ICDA's strengths off a head from now on."""
+        self.question = replace(self.question, angles=head.weight)
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
         if self.question.settings.name not in AUGMENTED:

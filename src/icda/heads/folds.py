@@ -1,4 +1,4 @@
-"""Heads of several folds over rows in blocks: what heads that have not seen a row say of it.
+"""Heads of several folds over rows in blocks: what heads that have not seen a row say of it, and the groups it is in.
 
 What a row counts in a fold's loss follows from its place, its label and what earlier heads say of it. So a block works it
 out again in each pass, and no row's number ever travels.
@@ -7,19 +7,17 @@ out again in each pass, and no row's number ever travels.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockObjective, BlockRows, Question, Reading, RowChunk
-from icda.heads.dealing import Place
+from icda.heads.blocks import BlockObjective, BlockRows, Question, RowChunk
 from icda.heads.descent import METRIC_SHARE, Coordinates, descend
 from icda.heads.objective import from_rows, head_rows, to_rows
-from icda.heads.problem import LossSettings
+from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import MOST_ROWS, PLAIN_MEMORY
 from icda.heads.threads import threads_for
 
@@ -157,40 +155,26 @@ def trust_masses(heads: FoldHeads, total: float, chunk: RowChunk) -> Tensor:
     return trust(heads, chunk)[None] / total
 
 
-@dataclass(frozen=True)
-class MarginSums:
-    """What makes the margins of two kinds of heads comparable: number, mean and sum of squares about it."""
+class Margins(NamedTuple):
+    """What makes the margins of two kinds of heads comparable, and sums (C,) of the probabilities of rows' own classes."""
 
-    count: int
-    mean: float
-    squares: float
-    confidence: Tensor  # (C,), sums of the probability of a row's own class
-
-    def __add__(self, other: MarginSums) -> MarginSums:
-        count, apart = self.count + other.count, other.mean - self.mean
-        mean = self.mean + apart * other.count / count
-        squares = self.squares + other.squares + apart**2 * self.count * other.count / count
-        return MarginSums(count, mean, squares, self.confidence + other.confidence)
-
-    @property
-    def deviation(self) -> float:
-        return max((self.squares / max(self.count - 1, 1)) ** 0.5, 1e-12)
+    deviation: float
+    confidence: Tensor
 
 
-def sum_margins(rows: BlockRows, heads: FoldHeads) -> MarginSums:
-    return reduce(add, rows.each(block_margins, heads))
+def sum_margins(rows: BlockRows, heads: FoldHeads) -> Margins:
+    sums = rows.total(margin_sums, heads)
+    variance = (sums[1] - sums[0].square() / rows.shape[0]) / max(rows.shape[0] - 1, 1)
+    return Margins(max(float(variance.clamp(min=0).sqrt()), 1e-12), sums[2:])
 
 
-def block_margins(place: Place, reading: Reading, heads: FoldHeads) -> MarginSums:
-    margins, confidence = [], torch.zeros(len(reading.classes), dtype=torch.float64)
-    for chunk in reading.chunks(place):
-        logits = heads.held_out(chunk).double()
-        margins.append(wrong_margin(logits, chunk.targets))
-        own = torch.softmax(logits, 1).gather(1, chunk.targets[:, None])[:, 0]
-        confidence.index_add_(0, chunk.targets, own)
-    values = torch.cat(margins)
-    mean = float(values.mean())
-    return MarginSums(len(values), mean, float((values - mean).square().sum()), confidence)
+def margin_sums(chunk: RowChunk, heads: FoldHeads) -> Tensor:
+    """Sums of the margins of some rows, of their squares, and of the probabilities of each class's own rows: (2 + C,)."""
+    logits = heads.held_out(chunk).double()
+    margins = wrong_margin(logits, chunk.targets)
+    own = torch.softmax(logits, 1).gather(1, chunk.targets[:, None])[:, 0]
+    confidence = torch.bincount(chunk.targets, own, minlength=logits.shape[1])
+    return torch.cat([torch.stack([margins.sum(), margins.square().sum()]), confidence])
 
 
 def find_contrast(
@@ -233,3 +217,36 @@ def find_ties(
         logits.append(dealt.gathered(contrast.biased.held_out))
         ties.append(dealt.gathered(contrast.ties))
     return HeldOutTies(torch.stack(logits).mean(0), torch.stack(ties).mean(0))
+
+
+@dataclass(frozen=True)
+class PseudoGroups:
+    """`attributes` (N,): the class the shortcut predicts, a sample's own or another; `tie` (N,): the score behind it.
+
+    The larger the tie, the more the shortcut points to `rivals` (N,), the likeliest wrong class, and not to the label.
+    """
+
+    tie: Tensor
+    targets: Tensor
+    rivals: Tensor
+
+    @property
+    def hurt(self) -> Tensor:
+        """Whether the shortcut contradicts a sample's label."""
+        return self.tie > 0
+
+    @property
+    def attributes(self) -> Tensor:
+        return torch.where(self.hurt, self.rivals, self.targets)
+
+
+def contrast_groups(problem: Problem, *, rounds: int = 4, repeats: int = 3, seed: int = 0) -> PseudoGroups:
+    """Guess groups in `rounds`; without any, the samples that a class-balanced head gets wrong are a group.
+
+    Every sample counts the same in the guess, whatever its weight.
+    """
+    targets = problem.targets
+    rows = BlockRows.of_memory(problem.features, targets, problem.num_classes, seed=seed)
+    found = find_ties(rows, problem.decay, rounds, repeats)
+    rivals = found.logits.scatter(1, targets[:, None], float("-inf")).argmax(1)
+    return PseudoGroups(found.ties, targets, rivals)

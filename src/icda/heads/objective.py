@@ -12,15 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.functional.strength import Strength
 from icda.functional.tables import LogitMoments, icda_table, label_table
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.rows import row_chunks, times, transposed_times
+
+if TYPE_CHECKING:
+    from icda.heads.solver import LinearHead
 
 BLOCK_ELEMENTS = 2**18
 SORTED_BYTES = 2**31  # features up to this size are copied once in the order of the labels
@@ -137,111 +140,122 @@ def _class_slope_(logits: Tensor, targets: Tensor, mass: Tensor) -> float:
 
 
 class AugmentedObjective:
-    """ISDA, RISDA and ICDA: two passes over the features, and in between the logits, sorted by label.
+    """ISDA, RISDA and ICDA: two passes over the features, and in between the logits, label after label.
 
-    Besides the features, a copy of them in the order of the labels, it holds two arrays of size N x C.
+    Besides the features, a copy of them in the order of the labels, it holds three arrays of size N x C, cut into blocks
+    (C, n) of one label each.
     """
 
-    def __init__(
-        self, problem: Problem, settings: LossSettings, strength: Strength | None, relations: Tensor | None
-    ) -> None:
-        self.settings, self.relations, self.classes = settings, relations, problem.num_classes
+    def __init__(self, problem: Problem, settings: LossSettings) -> None:
+        self.problem, self.settings, self.classes = problem, settings, problem.num_classes
         self.order = torch.argsort(problem.targets, stable=True)
-        self.targets, self.features = problem.targets[self.order], problem.features
-        self.is_sorted = isinstance(self.features, Tensor) and self.features.nbytes <= SORTED_BYTES
-        if self.is_sorted:
-            self.features = self.features[self.order]
-        sizes = torch.bincount(problem.targets, minlength=problem.num_classes)
+        self.features = problem.features
+        self.sorted: Tensor | None = None
+        if isinstance(self.features, Tensor) and self.features.nbytes <= SORTED_BYTES:
+            self.sorted = self.features[self.order]
+        sizes = torch.bincount(problem.targets, minlength=self.classes)
         self.blocks = list(_label_blocks(sizes.tolist()))
         self.mass = (problem.weights / problem.weights.sum())[self.order]
         self.share = _shares(problem)[self.order]  # of a sample in its class's statistics
         self.mean = self._class_means()
         self.constant, added = problem.constants(settings.name), problem.added
-        self.added = None if added is None else added[self.order]
-        mixing = problem.covariance_mixing
-        self.mixing = None if mixing is None else mixing.to(self.mass)
-        self.coefficients = self.margin = None
-        if strength is not None:
-            towards = (strength.per_class[self.order] / (self.classes - 1)).to(self.mass)
-            self.coefficients = towards.scatter_(1, self.targets[:, None], 1)
-            self.margin = settings.beta * strength.per_sample[self.order].to(self.mass)
-        self.first = torch.empty(len(self.targets), self.classes, dtype=problem.features.dtype)
-        self.second = torch.empty_like(self.first)
+        self.added = None if added is None else self._in_blocks(added.to(self.mass))
+        self.relations: Tensor | None = None  # RISDA's
+        self.coefficients: list[Tensor] | None = None
+        self.margin: Tensor | None = None
+        self.first, self.second = (
+            torch.empty(len(self.order), self.classes, dtype=self.features.dtype) for _ in range(2)
+        )
+        self.residuals, self.gradient = self._cut(self.first), self._cut(self.second)
+
+    def follow(self, head: LinearHead) -> None:
+        """Read ICDA's strengths off a head, unless the problem has its own; they are constants until the next time."""
+        strength = self.problem.strength or self.problem.angles(head)
+        towards = (strength.per_class / (self.classes - 1)).to(self.mass)
+        self.coefficients = self._in_blocks(towards.scatter_(1, self.problem.targets[:, None], 1))
+        self.margin = self.settings.beta * strength.per_sample[self.order].to(self.mass)
 
     def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
-        rows = weight
         weight, bias = from_rows(torch.cat([weight, bias[:, None]], 1), self.classes)[0].split([weight.shape[1], 1], 1)
-        residuals = self._logits(rows)
         mean = self.mean @ weight.T
-        covariance = self._centre(residuals, mean)
+        covariance = self._centre(weight.contiguous(), mean)
         leaves = [part.requires_grad_() for part in (mean, covariance)]
         with torch.enable_grad():
-            mixed = covariance if self.mixing is None else torch.tensordot(self.mixing, covariance, 1)
+            mixing = self.problem.covariance_mixing
+            mixed = covariance if mixing is None else torch.tensordot(mixing.to(covariance), covariance, 1)
             table = adjustment_table(self.settings, LogitMoments(mean, mixed), self.relations)
-        fixed = mean.detach() + bias[:, 0] + self.constant
-        value, gradient, to_bias, to_table = self._losses(residuals, fixed, table.detach())
+        value, to_bias, to_table = self._losses(mean.detach() + bias[:, 0] + self.constant, table.detach())
         found = torch.autograd.grad(table, leaves, to_table, allow_unused=True, materialize_grads=True)
         to_mean, to_covariance = (part.detach() for part in found)  # torch 2.6 materialises zeros that need a gradient
-        symmetric = to_covariance + to_covariance.mT
-        for label, span in self.blocks:
-            gradient[span].addmm_(residuals[span] * self.share[span][:, None], symmetric[label])
-        return Slope(value, self._pull_back(gradient) + to_mean.T @ self.mean, to_bias).in_rows()
+        to_weight = self._pull_back(to_covariance + to_covariance.mT).addmm_(to_mean.T, self.mean)
+        return Slope(value, to_weight, to_bias).in_rows()
+
+    def _cut(self, values: Tensor) -> list[Tensor]:
+        """The memory of an array (N, C) as blocks (C, n)."""
+        flat = values.view(-1)
+        return [
+            flat[span.start * self.classes : span.stop * self.classes].view(self.classes, -1) for _, span in self.blocks
+        ]
+
+    def _in_blocks(self, values: Tensor, out: list[Tensor] | None = None) -> list[Tensor]:
+        """Values (N, C) of the samples as blocks (C, n) in the order of the labels."""
+        out = self._cut(torch.empty_like(values)) if out is None else out
+        for (_, span), block in zip(self.blocks, out, strict=True):
+            block.copy_(values[self.order[span]].T)
+        return out
 
     def _class_means(self) -> Tensor:
         """mu (C, A), by which means of logits are known without a look at the logits."""
-        share = self.share if self.is_sorted else torch.empty_like(self.share).index_copy_(0, self.order, self.share)
-        targets = (
-            self.targets if self.is_sorted else torch.empty_like(self.targets).index_copy_(0, self.order, self.targets)
-        )
+        share, targets = self.share, self.problem.targets[self.order]
+        if self.sorted is None:
+            targets, share = self.problem.targets, torch.empty_like(share).index_copy_(0, self.order, share)
         mean = torch.zeros(self.classes, self.features.shape[1], dtype=self.features.dtype)
-        for span, block in row_chunks(self.features):
+        for span, block in row_chunks(self.features if self.sorted is None else self.sorted):
             mean.index_add_(0, targets[span], block * share[span][:, None])
         return mean
 
-    def _logits(self, rows: Tensor) -> Tensor:
-        """Logits (N, C) without bias, in the order of the labels."""
-        if self.classes == 2:
-            half = 0.5 * times(self.features, rows)
-            plain = torch.cat([-half, half], 1, out=self.first)
-        else:
-            plain = times(self.features, rows, out=self.first)
-        if self.is_sorted:
-            return plain
-        self.first, self.second = torch.index_select(plain, 0, self.order, out=self.second), self.first
-        return self.first
-
-    def _centre(self, logits: Tensor, mean: Tensor) -> Tensor:
-        """Covariances (C, C, C) of the logits within each class; the logits lose their means in place."""
-        covariance = logits.new_zeros(self.classes, self.classes, self.classes)
-        for label, span in self.blocks:
-            residuals = logits[span].sub_(mean[label])
-            covariance[label].addmm_((residuals * self.share[span][:, None]).T, residuals)
+    def _centre(self, weight: Tensor, mean: Tensor) -> Tensor:
+        """Covariances (C, C, C) of the logits within each class; less their means and without bias, these are kept."""
+        if self.sorted is None:
+            self._in_blocks(times(self.features, weight, out=self.second), self.residuals)
+        covariance = mean.new_zeros(self.classes, self.classes, self.classes)
+        for (label, span), block in zip(self.blocks, self.residuals, strict=True):
+            if self.sorted is not None:
+                torch.mm(weight, self.sorted[span].T, out=block)
+            block.sub_(mean[label][:, None])
+            covariance[label].addmm_(block * self.share[span], block.T)
         return covariance
 
-    def _losses(self, residuals: Tensor, fixed: Tensor, table: Tensor) -> tuple[float, Tensor, Tensor, Tensor]:
-        """The loss, and its gradient in the sorted logits, the bias and the table, as if each were independent."""
-        value, to_bias, to_table, gradient = 0.0, torch.zeros_like(fixed[0]), torch.zeros_like(table), self.second
-        for label, span in self.blocks:
-            block = gradient[span]
-            coefficients = None if self.coefficients is None else self.coefficients[span]
-            torch.add(
-                residuals[span], fixed[label] if coefficients is not None else fixed[label] + table[label], out=block
-            )
+    def _losses(self, fixed: Tensor, table: Tensor) -> tuple[float, Tensor, Tensor]:
+        """The loss, and its gradient in the bias and the table; that in the logits is kept."""
+        value, to_bias, to_table = 0.0, torch.zeros_like(fixed[0]), torch.zeros_like(table)
+        for place, (label, span) in enumerate(self.blocks):
+            coefficients = None if self.coefficients is None else self.coefficients[place]
+            start = fixed[label] if coefficients is not None else fixed[label] + table[label]
+            block = torch.add(self.residuals[place], start[:, None], out=self.gradient[place])
             if self.added is not None:
-                block += self.added[span]
+                block += self.added[place]
             margin = None if self.margin is None else self.margin[span]
             value += label_slope_(block, label, self.mass[span], coefficients, margin, table[label])
-            to_bias += (sums := block.sum(0))
+            to_bias += (sums := block.sum(1))
             if coefficients is None:
                 to_table[label] += sums
             else:
-                to_table[label].addmm_(coefficients.T, block)
-        return value, gradient, to_bias, to_table
+                to_table[label].addmm_(coefficients, block.T)
+        return value, to_bias, to_table
 
-    def _pull_back(self, gradient: Tensor) -> Tensor:
-        if not self.is_sorted:
-            gradient = self.first.index_copy_(0, self.order, gradient)
-        return transposed_times(self.features, gradient)
+    def _pull_back(self, to_covariance: Tensor) -> Tensor:
+        """The gradient in the weight, from that in the logits and in their covariances, which must be symmetric."""
+        total = torch.zeros_like(self.mean)
+        for place, (label, span) in enumerate(self.blocks):
+            block = self.gradient[place].addmm_(to_covariance[label], self.residuals[place].mul_(self.share[span]))
+            if self.sorted is not None:
+                total.addmm_(block, self.sorted[span])
+        if self.sorted is not None:
+            return total
+        for (_, span), block in zip(self.blocks, self.gradient, strict=True):
+            self.first[self.order[span]] = block.T
+        return transposed_times(self.features, self.first)
 
 
 def adjustment_table(settings: LossSettings, moments: LogitMoments, relations: Tensor | None) -> Tensor:
@@ -254,18 +268,16 @@ def adjustment_table(settings: LossSettings, moments: LogitMoments, relations: T
 def label_slope_(
     logits: Tensor, label: int, mass: Tensor, coefficients: Tensor | None, margin: Tensor | None, table: Tensor
 ) -> float:
-    """Turn logits (n, C) of one label's samples into the gradient of their losses, in place; return their sum."""
+    """Turn logits (C, n) of one label's samples into the gradient of their losses, in place; return their sum."""
     if coefficients is not None:
-        logits.addmm_(coefficients, table)
+        logits.addmm_(table.T, coefficients)
     if margin is not None:
-        logits[:, label] -= margin  # the same as adding it to every other logit
-    mass = mass[:, None]
-    logits.sub_(logits.amax(1, keepdim=True))
-    own = logits[:, label].clone()
-    total = logits.exp_().sum(1, keepdim=True)
-    value = float((mass[:, 0] * (total[:, 0].log() - own)).sum(dtype=torch.float64))
-    logits.mul_(mass / total)[:, label] -= mass[:, 0]
-    return value
+        logits[label] -= margin  # the same as adding it to every other logit
+    logits.sub_(logits.amax(0))
+    own = logits[label].clone()
+    total = logits.exp_().sum(0)
+    logits.mul_(mass / total)[label] -= mass
+    return float((mass * (total.log() - own)).sum(dtype=torch.float64))
 
 
 def _shares(problem: Problem) -> Tensor:

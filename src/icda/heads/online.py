@@ -95,7 +95,9 @@ class OnlineHead:
             self.loss.class_counts = (count > 0).double() if self.balance_classes else count.clone()
         if self.scout is not None:
             self.scout.update(features, targets, mass)
-            self._count_confusions(F.linear(features, self.scout.weight, self.scout.bias).argmax(1), targets, mass)
+            assert isinstance(self.loss, RISDALoss)
+            predicted = F.linear(features, self.scout.weight, self.scout.bias).argmax(1)
+            self.loss.confusion += count_confusions(predicted, targets, self.loss.num_classes, mass)
         space = _StandardSpace.of(self.statistics)
         typical = float(self.statistics.count.sum()) / self.samples
         parts = max(1, round(len(targets) / BATCH))  # of nearly equal size: a short last batch would be a noisy step
@@ -115,10 +117,6 @@ class OnlineHead:
         (gradient,) = torch.autograd.grad(value, head)
         gradient[:, :-1] += self.current[:, :-1] * (self.passes / (self.C * float(self.statistics.count.sum())))
         return gradient
-
-    def _count_confusions(self, predictions: Tensor, targets: Tensor, mass: Tensor) -> None:
-        assert isinstance(self.loss, RISDALoss)
-        self.loss.confusion += count_confusions(predictions, targets, self.loss.num_classes, mass)
 
     def _move(self, gradient: Tensor, space: _StandardSpace) -> None:
         """One step of Adam among standardised features, and the average with it."""

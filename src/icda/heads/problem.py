@@ -16,12 +16,13 @@ from icda.functional.strength import Strength, direct_strength
 from icda.heads.rows import Rows, row_chunks, times
 
 if TYPE_CHECKING:
-    from icda.heads.objective import Objective
+    from icda.heads.objective import AugmentedObjective, FoldObjective
     from icda.heads.solver import LinearHead
 
 LossName = Literal["ce", "la", "isda", "risda", "icda"]
 AUGMENTED = ("isda", "risda", "icda")  # losses that need covariances of the classes
 Through = Literal["weights", "statistics", "prior"]
+SAMPLED = 16  # rows per feature that a metric is estimated from
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,7 @@ class Problem:
             present = torch.bincount(self.targets, minlength=self.num_classes) > 0
             if (present & (self.class_counts == 0)).any():
                 raise InputError("a class has samples and a count of zero: give the counts of the training labels.")
-            constant = self.class_counts.double().log()
-            constant = constant - constant.max()
+            constant = log_shares(self.class_counts)
         if self.margins is not None:
             constant = constant + self.margins.double()
         return constant.to(self.features.dtype)
@@ -121,14 +121,13 @@ class Problem:
             log_prior=None if self.log_prior is None else self.log_prior[chosen],
         )
 
-    def objective(self, settings: LossSettings, head: LinearHead, relations: Tensor | None) -> Objective:
-        """The loss as a function of weight and bias, with ICDA's strengths read off `head`."""
+    def objective(self, settings: LossSettings) -> AugmentedObjective | FoldObjective:
+        """The loss as a function of weight and bias."""
         from icda.heads.objective import AugmentedObjective, FoldObjective
 
-        if settings.name not in AUGMENTED:
-            return FoldObjective(self, settings, torch.ones(1, len(self.targets), dtype=torch.bool))
-        strength = self.strength or self.angles(head) if settings.name == "icda" else None
-        return AugmentedObjective(self, settings, strength, relations)
+        if settings.name in AUGMENTED:
+            return AugmentedObjective(self, settings)
+        return FoldObjective(self, settings, torch.ones(1, len(self.targets), dtype=torch.bool))
 
     def angles(self, head: LinearHead) -> Strength:
         """The paper's strengths of all samples under a head."""
@@ -145,12 +144,18 @@ class Problem:
         predictions = times(self.features, head.weight).add_(head.bias).argmax(1)
         return count_confusions(predictions, self.targets, self.num_classes, self.weights)
 
-    def sampled_rows(self, every: int) -> Tensor:
-        """Every so many-th row of the features, from which the curvature is estimated."""
-        chosen = torch.arange(0, self.features.shape[0], every)
+    def sampled_rows(self) -> Tensor:
+        """Some rows of the features, from which the curvature is estimated."""
+        count, width = self.features.shape
+        chosen = torch.arange(0, count, max(1, count // (SAMPLED * width)))
         if isinstance(self.features, Tensor):
             return self.features[chosen]
         return torch.cat([block.clone() for _, block in self.features[chosen.numpy()].chunks()])
+
+
+def log_shares(counts: Tensor) -> Tensor:
+    """The log of counts (C,), up to a constant: zero for the largest."""
+    return (counts.double() / counts.max()).log()
 
 
 def balance_weights(labels: Tensor, masses: Tensor | None = None) -> Tensor:

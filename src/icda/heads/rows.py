@@ -19,6 +19,7 @@ from torch import Tensor
 from icda.errors import InputError, InputTypeError
 
 CHUNK_BYTES = 4 * 2**20  # small enough for the last level of cache: a block is read from memory once and used twice
+BLOCK = 16_384  # rows scaled at once, so that a memory-mapped array is never copied as a whole in float64
 IN_MEMORY_BYTES = 256 * 2**20  # a mapped file whose rows take less than this is simply read
 
 
@@ -125,6 +126,20 @@ def transposed_times(rows: Rows, gradient: Tensor) -> Tensor:
     for span, block in row_chunks(rows):
         out.addmm_(gradient[span].T, block)
     return out
+
+
+def feature_moments(X: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each feature in float64, a few rows at a time; 0 for a feature that is constant.
+
+    >>> [part.tolist() for part in feature_moments(np.array([[1.0, 5.0], [3.0, 5.0]], dtype=np.float16))]
+    [[2.0, 5.0], [1.0, 0.0]]
+    """
+    share = np.full(len(X), 1 / len(X)) if weights is None else weights / weights.sum(dtype=np.float64)
+    spans = [slice(start, start + BLOCK) for start in range(0, len(X), BLOCK)]
+    mean = sum(share[span].astype(np.float64) @ X[span] for span in spans)
+    deviation = np.sqrt(sum(share[span].astype(np.float64) @ np.square(X[span] - mean) for span in spans))
+    # A sum of N equal numbers is off by up to N eps of itself: what rounding leaves a constant feature is no signal.
+    return mean, np.where(deviation <= len(X) * np.finfo(np.float64).eps * np.abs(mean), 0.0, deviation)
 
 
 def is_large_on_disk(array: Any) -> bool:

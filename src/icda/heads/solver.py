@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from icda.errors import InputError
 from icda.heads.blocks import BlockProblem
-from icda.heads.descent import LEAST_WORK, METRIC_SHARE, SAMPLED, Coordinates, Descent, descend
+from icda.heads.descent import LEAST_AUGMENTED, LEAST_WORK, METRIC_SHARE, Coordinates, Descent, descend
 from icda.heads.objective import FoldObjective, Objective, from_rows, head_rows, to_rows
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.problem import AUGMENTED, LossName, LossSettings, Problem
 from icda.heads.rows import Rows, times
 from icda.heads.threads import threads_for
 
 PLAIN_MEMORY = 10  # pairs that L-BFGS remembers, as in scikit-learn
 AUGMENTED_MEMORY = 20  # covariances make the problem stiffer: this saves a sixth of the iterations on real embeddings
 START_SLACK = 10.0  # the first head only says where samples lie: it need not be more exact than that
+LOOSE = (
+    100.0  # times `tol`: after so much of the way in a metric, strengths and rows are known well enough to go on with
+)
+STRETCHED = 0.05  # of log C, the loss there from which the metric is stretched: below, what is left to do is to grow
 MOST_ROWS = 64  # of all heads together: above, products are as fast one fold after the other, and hold no idle samples
 ICDA_START = 5  # iterations of it: strengths are read again anyway, while RISDA's confusions need a good head
 
@@ -76,24 +82,41 @@ def fit_head(
     """
     check_decay(problem)
     with threads_for(problem.products):
-        metric = find_metric(problem)
+        objective, metric = problem.objective(settings), find_metric(problem, settings.name)
         head = start or LinearHead.zeros(problem.num_classes, problem.features.shape[1], problem.features.dtype)
-        if settings.name not in ("icda", "risda"):
-            return _minimise(problem, settings, head, max_iter, tol, metric)
-        spent = 0
-        if start is None:
+        spent, name = 0, settings.name
+        if start is None and name in ("icda", "risda"):
             # ICDA's strengths have several fixed points: where these few steps lead decides which, so they go the plain
             # way. RISDA's confusions need a good head.
-            steps, way = (min(max_iter, ICDA_START), None) if settings.name == "icda" else (max_iter, metric)
-            head = _minimise(problem, LossSettings("la"), head, steps, START_SLACK * tol, way)
+            steps, way = (min(max_iter, ICDA_START), None) if name == "icda" else (max_iter, metric)
+            first = LossSettings("la")
+            (head,) = _minimise(problem, problem.objective(first), first, [head], steps, START_SLACK * tol, way)
             spent = head.iterations
-        for _ in range(rounds):
-            head = _minimise(problem, settings, head, max_iter, tol, metric)
+        rounds = rounds if name in ("icda", "risda") else 1
+        for number in range(rounds):
+            _read_head(problem, objective, name, head)
+            if number == 0 and metric is not None and name in AUGMENTED:
+                (head,) = _minimise(problem, objective, settings, [head], max_iter, LOOSE * tol, metric)
+                spent += head.iterations
+                if head.value > STRETCHED * math.log(problem.num_classes):
+                    metric = metric.stretched(head.parameters, settings.lam)
+                if name == "icda" and rounds > 1:
+                    continue
+            (head,) = _minimise(problem, objective, settings, [head], max_iter, tol, metric)
             spent += head.iterations
             if head.iterations <= 1:  # the strengths no longer move the optimum
                 break
         head.iterations = spent
         return head
+
+
+def _read_head(problem: Fittable, objective: Any, name: LossName, head: LinearHead) -> None:
+    """Give the objective ICDA's strengths, or RISDA's K: the row-normalised confusions of the head on the samples."""
+    if name == "icda":
+        objective.follow(head)
+    elif name == "risda":
+        counts = problem.confusions(head).to(head.weight)
+        objective.relations = counts / counts.sum(1, keepdim=True).clamp(min=1e-12)
 
 
 def fit_folds(
@@ -119,12 +142,9 @@ def fit_folds(
         ]
     check_decay(problem)
     if starts is None:
-        begin = torch.zeros(count * head_rows(classes), problem.features.shape[1] + 1, dtype=problem.features.dtype)
-    else:
-        begin = to_rows(torch.stack([head.parameters for head in starts]))
+        starts = [LinearHead.zeros(classes, problem.features.shape[1], problem.features.dtype)] * count
     with threads_for(count * problem.products):
-        objective = FoldObjective(problem, settings, inside)
-        return LinearHead.of(_descend(objective, begin, problem, settings, max_iter, tol, None), classes)
+        return _minimise(problem, FoldObjective(problem, settings, inside), settings, starts, max_iter, tol)
 
 
 def check_decay(problem: Fittable) -> None:
@@ -137,36 +157,27 @@ def check_decay(problem: Fittable) -> None:
         )
 
 
-def find_metric(problem: Fittable) -> Coordinates | None:
+def find_metric(problem: Fittable, name: LossName = "ce") -> Coordinates | None:
     """Coordinates for a fit, or None where looking for them costs more than it saves."""
     (count, width), rows = problem.features.shape, head_rows(problem.num_classes)
-    if rows == 1 or count * width * rows < LEAST_WORK or width**2 > METRIC_SHARE * count * rows:
+    least = LEAST_AUGMENTED if name in AUGMENTED else LEAST_WORK
+    if rows == 1 or count * width * rows < least or width**2 > METRIC_SHARE * count * rows:
         return None
-    sampled = problem.sampled_rows(max(1, count // (SAMPLED * width)))
-    return Coordinates.of(sampled, problem.decay, 1 / problem.num_classes)
+    return Coordinates.of(problem.sampled_rows(), problem.decay, 1 / problem.num_classes)
 
 
 def _minimise(
-    problem: Fittable, settings: LossSettings, start: LinearHead, max_iter: int, tol: float, metric: Coordinates | None
-) -> LinearHead:
-    relations = None
-    if settings.name == "risda":  # K: the row-normalised confusion matrix of the head on the training data
-        counts = problem.confusions(start).to(start.weight)
-        relations = counts / counts.sum(1, keepdim=True).clamp(min=1e-12)
-    objective = problem.objective(settings, start, relations)
-    begin = to_rows(start.parameters[None])
-    return LinearHead.of(_descend(objective, begin, problem, settings, max_iter, tol, metric), problem.num_classes)[0]
-
-
-def _descend(
-    objective: Objective,
-    begin: Tensor,
     problem: Fittable,
+    objective: Objective,
     settings: LossSettings,
+    starts: list[LinearHead],
     max_iter: int,
     tol: float,
-    metric: Coordinates | None,
-) -> Descent:
+    metric: Coordinates | None = None,
+) -> list[LinearHead]:
+    """The heads that L-BFGS finds from `starts`, whose losses the objective adds up."""
     decay = 0.5 * problem.decay if problem.num_classes == 2 else problem.decay  # of two opposite rows, one is looked at
     memory = PLAIN_MEMORY if settings.name in ("ce", "la") else AUGMENTED_MEMORY
-    return descend(objective, begin, decay, max_iter, tol, memory, metric)
+    begin = to_rows(torch.stack([head.parameters for head in starts]))
+    found = descend(objective, begin, decay, max_iter, tol, memory, metric)
+    return LinearHead.of(found, problem.num_classes)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from icda.functional.prior import conditional_log_prior, joint_counts, tempered
-from icda.heads.blocks import BlockRows, RowChunk, take_rows
+from icda.heads.blocks import BlockRows, RowChunk
 from icda.heads.cross_fit import held_out_logits, outside_folds
 from icda.heads.folds import FoldHeads, fit_fold_heads
 from icda.heads.problem import LossSettings, Problem, rebalance
+from icda.heads.rows import Rows
 from icda.heads.solver import LinearHead, fit_head
 
 CLASS_SHARE = 0.3  # length of the class logits beside that of the features
@@ -88,6 +88,18 @@ def count_attributes(chunk: RowChunk, reader: AnyReader, num_classes: int) -> Te
     return joint_counts(reader.read(chunk), chunk.targets, reader.number, num_classes)
 
 
+def fit_reader(features: Rows, targets: Tensor, attributes: Tensor, num_classes: int, decay: float) -> LinearHead:
+    """A head that reads an attribute (N,) of 0 .. K-1, every pair of class and attribute counting the same.
+
+    Balanced so that it cannot answer with the class: what is left is the attribute.
+    """
+    number = int(attributes.max()) + 1
+    weights = rebalance(Problem.plain(features, targets, num_classes, decay), attributes).weights
+    counts = torch.bincount(attributes, minlength=number).double()
+    reader = Problem.plain(features, attributes, number, decay)
+    return fit_head(replace(reader, weights=weights, class_counts=counts), LossSettings("ce"))
+
+
 class AttributePrior(NamedTuple):
     """log P(y | attribute) (K, C) as far as it is trusted, the prior of the classes for the rest; and how to read it."""
 
@@ -148,7 +160,7 @@ def fit_spread_reader(rows: BlockRows, known: Tensor, values: Tensor, number: in
     An answer counts by how far readers fitted without it believe it; where they are good, one they contradict is a slip,
     and the reading takes its place.
     """
-    chunk = gather_rows(rows, known.numpy())
+    chunk = rows.taken(known.numpy())
     features = shown.beside(chunk._replace(features=chunk.features.to(rows.dtype)))
     problem = rebalance(Problem.plain(features, values, number, rows.shape[1] / len(values)), torch.zeros_like(values))
     allowed = _allowed(chunk, values, rows.num_classes, number)
@@ -172,14 +184,6 @@ def sum_squares(chunk: RowChunk, heads: FoldHeads) -> Tensor:
     """Of the centred class logits of some rows."""
     logits = heads.held_out(chunk).double()
     return (logits - logits.mean(1, keepdim=True)).square().sum()
-
-
-def gather_rows(rows: BlockRows, chosen: np.ndarray) -> RowChunk:
-    """Some rows by their numbers, ascending."""
-    parts = [part for part in rows.each(take_rows, chosen) if len(part.targets)]
-    groups = None if parts[0].groups is None else torch.cat([part.groups for part in parts if part.groups is not None])
-    features, targets, numbers, folds = (torch.cat(part) for part in zip(*(part[:4] for part in parts), strict=True))
-    return RowChunk(features, targets, numbers, folds, groups)
 
 
 def held_out_values(problem: Problem) -> Tensor:

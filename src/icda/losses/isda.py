@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from icda.functional.by_label import by_label
+from icda.functional.augmentation import by_label
 from icda.functional.moments import Moments
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.inputs import is_off

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.functional.by_label import risda_adjustment
+from icda.functional.augmentation import risda_adjustment
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.inputs import LossBatch, check_flags, is_off
 from icda.ranks import all_reduce

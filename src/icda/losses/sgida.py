@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from icda.functional.by_label import by_label
+from icda.functional.augmentation import by_label
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.cosine import cosines
 from icda.losses.inputs import LossBatch, is_off

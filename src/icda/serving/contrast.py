@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from icda.auditing.exhibits import Show, show_images, show_texts
+from icda.auditing.page import Show, show_images, show_texts
 from icda.data.embedding import Samples
 from icda.data.images import UnreadableImageError, open_rgb
 

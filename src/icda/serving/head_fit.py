@@ -26,8 +26,8 @@ from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import GROUP_SMOOTHING
 from icda.heads.dealing import draw_rows
 from icda.heads.problem import AUGMENTED, LossName, LossSettings, Problem
-from icda.heads.pseudo_groups import fit_reader
 from icda.heads.solver import LinearHead, fit_head
+from icda.heads.spreading import fit_reader
 from icda.registry import did_you_mean
 from icda.serving.head import HeadModel, ShortcutReader
 from icda.serving.model import Reads

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from icda.auditing.exhibits import Show, collect_exhibits
-from icda.auditing.page import settings_part
+from icda.auditing.page import Show, collect_exhibits, settings_part
 from icda.report.charts import bar
 from icda.report.formatting import duration, percent
 from icda.report.markup import NOTHING, Markup, Part, definitions, element, framed, join, section, table

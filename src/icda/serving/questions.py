@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from icda.auditing import Audit, Questions, ask
-from icda.auditing.exhibits import Show
+from icda.auditing.page import Show
 from icda.errors import InputError
 from icda.extras import require
 from icda.report.markup import content_policy, style_sheet

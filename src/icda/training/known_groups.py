@@ -16,8 +16,7 @@ from icda.data.task import Split, Task
 from icda.errors import InputError
 from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockRows
-from icda.heads.pseudo_groups import fit_reader
-from icda.heads.spreading import likely
+from icda.heads.spreading import fit_reader, likely
 from icda.models.encoders import ImageEncoder, TextEncoder, create_encoder
 
 SMALL = 16  # pixels a side up to which an image is read as it is

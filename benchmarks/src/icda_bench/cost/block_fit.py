@@ -99,12 +99,13 @@ def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
     width = rows.shape[1]
     weight = torch.randn(len(classes), width, generator=torch.Generator().manual_seed(0)) / width
     head = LinearHead(weight, torch.zeros(len(classes)))
-    question = BlockProblem(rows, 1.0).objective(settings, head, None).question
+    question = BlockProblem(rows, 1.0).objective(settings).question
     parameters = to_rows(head.parameters[None])
     question = replace(question, weight=parameters[:, :-1].contiguous(), bias=parameters[:, -1])
     if loss in AUGMENTED:
         table = torch.zeros((len(classes),) * (3 if loss == "icda" else 2))
-        question = replace(question, weight=weight, bias=head.bias, table=table)
+        angles = weight if loss == "icda" else None
+        question = replace(question, weight=weight, bias=head.bias, table=table, angles=angles)
     sum_chunks(rows.places[0], rows.reading, answer, question)
     begun = time.process_time()
     found = sum_chunks(place, rows.reading, answer, question)

@@ -17,8 +17,7 @@ from icda.auditing.treatment import Treatment
 from icda.data.registry import data_root
 from icda.heads.blocks import BlockRows
 from icda.heads.problem import Problem, rebalance, with_prior
-from icda.heads.pseudo_groups import fit_reader
-from icda.heads.spreading import ClassLogits
+from icda.heads.spreading import ClassLogits, fit_reader
 from icda_bench.markdown import markdown
 from icda_bench.options import Root, check_names
 from icda_bench.rows import read_table

@@ -11,8 +11,8 @@ import torch
 
 from icda.estimators.classifier import ICDAClassifier
 from icda.estimators.meta_classifier import MetaICDAClassifier
+from icda.heads.folds import PseudoGroups, contrast_groups
 from icda.heads.problem import Problem
-from icda.heads.pseudo_groups import PseudoGroups, contrast_groups
 from icda_bench.studies.embeddings.sets import BiasedSet
 from icda_bench.studies.features import FeaturePart, worst_group
 

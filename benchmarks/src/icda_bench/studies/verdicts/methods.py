@@ -19,8 +19,8 @@ from icda.cross_fit.pairs import DECAY as PAIR_DECAY
 from icda.estimators.samples import weighted_moments
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.folds import contrast_groups
 from icda.heads.problem import LossName, LossSettings, Problem, rebalance, reweigh, with_prior
-from icda.heads.pseudo_groups import contrast_groups
 from icda.heads.solver import fit_head
 from icda_bench.studies.verdicts.cases import Case
 
