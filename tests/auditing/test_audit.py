@@ -1,7 +1,5 @@
 """The audit as a user calls it: what is planted is found, what is not planted is not."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

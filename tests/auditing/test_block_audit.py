@@ -1,7 +1,5 @@
 """The audit over blocks says what heads in memory with the same folds say."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from types import SimpleNamespace

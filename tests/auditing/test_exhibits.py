@@ -1,7 +1,5 @@
 """What the audit shows of samples, and how an audit shows itself."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Verdicts: limits of the rules on made-up evidence, and answers on data whose trouble is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Untrained filters: what they see in pictures, and that labels are read off it where they are right, and only there."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression

@@ -1,7 +1,5 @@
 """scikit-learn manners: metadata routing, search, weights, and the usual errors."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 

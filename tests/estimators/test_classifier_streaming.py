@@ -1,7 +1,5 @@
 """Fits to data that is not in memory: mapped files, batches, Parquet."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from pathlib import Path

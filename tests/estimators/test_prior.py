@@ -1,7 +1,5 @@
 """A prior that `fit` is given: attributes, or log probabilities per sample."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """RobustClassifier: audits, treats, says what it did, and behaves as scikit-learn expects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums and products by label against loops, on every path: padded blocks, single blocks, one sample at a time."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Counts of classes and attributes: weights, confusions and priors."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, getcontext
 

@@ -1,7 +1,5 @@
 """Heads fitted to blocks of rows are the heads of all rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial, reduce
 

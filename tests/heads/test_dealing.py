@@ -1,7 +1,5 @@
 """Draws by place: the same however rows are cut, and even."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

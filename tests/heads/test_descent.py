@@ -1,7 +1,5 @@
 """L-BFGS in the features' coordinates and in those of a metric."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The closed forms against the losses themselves, which know nothing of blocks, tables and folds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The L1 head against scikit-learn's logistic regression and against the conditions of its optimum."""
 
-from __future__ import annotations
-
 import pytest
 import sklearn
 import torch

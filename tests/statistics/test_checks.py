@@ -1,7 +1,5 @@
 """What statistics are built on: checks, buffers that keep their digits, low-rank factors."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`icda bench NAME`: a table of functions `run(options)`; what they annotate their options with is what users may type."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A table's ledger: read, and added to by several processes at once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

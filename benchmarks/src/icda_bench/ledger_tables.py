@@ -1,7 +1,5 @@
 """Tables made from ledgers alone: small tasks, and what the committed runs cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables and spreads as text."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar

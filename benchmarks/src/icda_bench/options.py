@@ -1,7 +1,5 @@
 """Options that several benches share."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass

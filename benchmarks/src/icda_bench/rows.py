@@ -3,8 +3,6 @@
 A study fills its file cell by cell (`fill`); a measurement of costs is shown and written at its end (`publish`).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence

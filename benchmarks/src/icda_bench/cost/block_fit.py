@@ -1,7 +1,5 @@
 """Fits to blocks of rows, here and on Ray, beside a cost model."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """A function in a Python process of its own: what it takes of memory and threads is then its own."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import resource

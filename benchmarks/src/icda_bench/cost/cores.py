@@ -3,8 +3,6 @@
 Every row is measured in a process of its own, whose threads are limited before torch is loaded.
 """
 
-from __future__ import annotations
-
 import resource
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Peak memory of a fit to features on disk."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

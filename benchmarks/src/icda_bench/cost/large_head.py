@@ -1,7 +1,5 @@
 """Heads of very many classes: time of a step and peak memory, each in a process of its own."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

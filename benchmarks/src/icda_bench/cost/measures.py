@@ -1,7 +1,5 @@
 """What a step takes: seconds of steps in turn, bytes at the allocator, operations."""
 
-from __future__ import annotations
-
 import gc
 import statistics
 import time

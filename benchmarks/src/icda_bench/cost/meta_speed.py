@@ -1,7 +1,5 @@
 """What a look-ahead costs: exact forms and the textbook's double backward beside plain cross entropy."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ for. Hence two figures: the ratio of whole steps, and the loss alone divided by 
 128, since part of the loss (covariances) costs the same whatever the batch.
 """
 
-from __future__ import annotations
-
 import statistics
 import warnings
 from collections.abc import Callable, Iterable

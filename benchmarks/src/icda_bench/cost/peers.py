@@ -1,7 +1,5 @@
 """ISDA as public code computes it, with a tensor of N x C x A: what our forms are compared with."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Time and memory of a loss against plain cross entropy, as ratios of interleaved steps."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace

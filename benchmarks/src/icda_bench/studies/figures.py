@@ -1,7 +1,5 @@
 """The pictures of the documentation, from training to file, with one command."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Samples that contradict a shortcut should have high strengths. Held-out answers,
 labels, such as those that people gave.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

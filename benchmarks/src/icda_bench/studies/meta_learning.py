@@ -1,7 +1,5 @@
 """Do meta-learning methods learn what they are for? Small tasks, one recipe, and what the strengths say of wrong labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

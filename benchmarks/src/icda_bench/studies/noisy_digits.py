@@ -3,8 +3,6 @@
 Each fills a CSV file training by training; those that the file holds are not run again.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Whether `--method robust` finds what was planted: wrong labels, shortcuts, long tails, pairs of them, and nothing."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

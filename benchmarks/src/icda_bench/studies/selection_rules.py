@@ -4,8 +4,6 @@ A training is run once. After each epoch the test split is evaluated too; no rul
 epoch that a rule has chosen. The rule that is given the validation groups is the oracle the others are compared with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product

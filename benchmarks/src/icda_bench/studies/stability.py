@@ -5,8 +5,6 @@ many seeds can be run; everything else is the default. A run has diverged when t
 or a logit was no longer finite.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`icda bench table2`, ...: the paper's tables"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

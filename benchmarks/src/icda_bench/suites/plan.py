@@ -1,7 +1,5 @@
 """What a table still lacks and what that will cost: by its ledger, without training anything."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

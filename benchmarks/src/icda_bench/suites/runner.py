@@ -1,7 +1,5 @@
 """Runs the cells of a suite, here or on a Ray cluster, keeps the ledger, and says how long it will take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal

@@ -4,8 +4,6 @@ The files lie beside this one. A suite says what is to be run and what the paper
 the runner's business, what the figures mean is `verdict`'s.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache

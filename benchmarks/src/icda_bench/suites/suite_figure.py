@@ -1,7 +1,5 @@
 """The paper's ablation and sensitivity figures, drawn from their ledgers."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from pathlib import Path

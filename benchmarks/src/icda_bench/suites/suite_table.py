@@ -1,7 +1,5 @@
 """A suite and its ledger as Markdown: the paper's figure, ours, and what they say to each other."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

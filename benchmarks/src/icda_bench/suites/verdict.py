@@ -22,8 +22,6 @@ Differences of less than 0.5 points in the paper are ties; they come out the sam
 max(0.5 points, noise), provided that noise is no more than 2 points.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

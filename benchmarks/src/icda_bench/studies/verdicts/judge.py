@@ -3,8 +3,6 @@
 Limits fitted on all sets but one and judged on that one say what the verdicts are worth on data they have not seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
