@@ -56,7 +56,7 @@ class Robust(BestEpoch, ShortcutPrior):
     """
 
     num_networks: ClassVar[int] = 5
-    as_first: ClassVar[bool] = True  # where nothing is found, it is ICDA to the digit
+    as_first: ClassVar[bool] = True  # where nothing is found, it is ICDA, apart from rounding
     soft_labels: Tensor  # (N, C); empty unless labels are wrong
 
     @checked
