@@ -167,7 +167,7 @@ def _given_head(model: nn.Module, head: str | nn.Module) -> nn.Module:
     if isinstance(head, str):
         return named_layer(model, head)
     if not is_linear(head):
-        raise InputTypeError(f"head must be an nn.Linear, a 1x1 nn.Conv2d or the name of one, not {type(head)}.")
+        raise InputTypeError(f"head must be an nn.Linear, a 1x1 nn.Conv2d or a name, got {type(head).__name__}.")
     if not any(module is head for module in model.modules()):
         raise InputError(f"the given head {head} is no part of {type(model).__name__}: take it from the same model.")
     return head

@@ -34,8 +34,9 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     """Write atomically: a reader sees the old file or the new one, and a full disk leaves the old one as it was."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, "version": VERSION, **state}, buffer)
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        write_atomically(path, buffer.getbuffer(), new_folder=True)
+        write_atomically(path, buffer.getbuffer())
     except UnwritableError as error:
         raise CheckpointError(str(error)) from error
 
