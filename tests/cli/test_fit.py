@@ -60,7 +60,7 @@ def test_a_model_is_not_overwritten_by_accident(icda: Any, table: str) -> None:
     again = icda("fit", table, "--labels", "kind")
     assert again.code == 1
     assert again.err.strip().endswith(
-        "icda: model is not empty: use another --out, or --overwrite what icda wrote there."
+        "icda: model is not empty: choose another --out, or --overwrite what icda wrote there."
     )
     assert icda("fit", table, "--labels", "kind", "--method", "icda", "--overwrite").code == 0
     assert "ICDA: implicit counterfactual augmentation" in Path("model/page.html").read_text()
