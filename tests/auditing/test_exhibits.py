@@ -116,7 +116,9 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(
 def test_a_folder_without_any_of_the_images_is_refused(pictures: list[Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     names = [path.name for path in pictures]
-    with pytest.raises(InputError, match=f"has none of the {len(names)} images of the features, such as {names[0]}"):
+    with pytest.raises(
+        InputError, match=f"has none of the {len(names)} images that the features name, such as {names[0]}"
+    ):
         find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "empty")
 
 

@@ -39,7 +39,9 @@ def test_json_is_the_whole_result_and_nothing_else(icda: Any, run: str) -> None:
 def test_a_folder_that_is_no_run_is_named(folder: str, icda: Any) -> None:
     answer = icda("eval", folder)
     assert answer.code == 1
-    assert answer.err == (f"icda: {folder} holds no trained model (model.pt): give the folder of a finished run.\n")
+    assert answer.err == (
+        f"icda: {folder} holds no trained model (model.pt): give the folder of a finished `icda train`.\n"
+    )
 
 
 def test_a_damaged_model_is_named(icda: Any, run: str) -> None:

@@ -102,7 +102,7 @@ def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(runs: li
         ("variances", "v.png", [0, 1], "unknown figure 'variances': did you mean 'variance'"),
         ("margins", "m.png", [0, 2], "must share their data: 'ICDA' is of task 'digits_coloured', 'other'"),
         ("margins", "m.png", [0, 0], "different labels, got ICDA, ICDA"),
-        ("counterfactual", "c.png", [0, 1], "one network's features, got 2 runs"),
+        ("counterfactual", "c.png", [0, 1], "one network's feature space, got 2 runs"),
         *((name, out, [0], r"written as \.png, \.pdf or \.svg") for name in FIGURES for out in ("m.gif", "m", "m.csv")),
     ],
 )

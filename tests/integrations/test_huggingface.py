@@ -209,7 +209,7 @@ def test_wrong_losses_and_settings_are_refused_at_once(tmp_path: Path) -> None:
         compute_loss_func(model, "icdaa")
     with pytest.raises(TypeError, match="got CrossEntropyLoss"):
         compute_loss_func(model, nn.CrossEntropyLoss())
-    with pytest.raises(ValueError, match=r"options \['lambda0'\] go with a name"):
+    with pytest.raises(ValueError, match=r"options \['lambda0'\] belong to a loss given by name"):
         compute_loss_func(model, ICDALoss(3, 16), lambda0=0.1)
     with pytest.raises(ValueError, match="batch without 'labels'"):
         compute_loss_func(model)({}, None)

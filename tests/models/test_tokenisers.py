@@ -111,7 +111,7 @@ def test_a_tokeniser_that_is_missing_or_of_another_model_is_refused(tmp_path: Pa
         tokeniser_of(f"hf:{write_model(tmp_path / 'none', tokeniser=False)}")
     with pytest.raises(OSError, match=r"the tokeniser of .*nowhere cannot be loaded"):
         load_tokeniser(str(tmp_path / "nowhere"), 5)
-    with pytest.raises(ValueError, match=r"knows 9 tokens, its model 5: no pair"):
+    with pytest.raises(ValueError, match=r"knows 9 tokens, its model only 5: they are no pair"):
         load_tokeniser(write_model(tmp_path / "model"), 5)
 
 

@@ -56,7 +56,7 @@ def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path: Path) -> 
         ("sample,kind\na,b\n", "no column 'group'"),
         ("sample,group\na,b\na,c\n", "answered before"),
         ("sample,group\nnobody,b\n", "'nobody'"),
-        ("sample,group,label\na,,emu\n", "'emu', no class"),
+        ("sample,group,label\na,,emu\n", "'emu', which is no class"),
     ],
 )
 def test_answers_that_do_not_fit_the_data_are_refused(table: str, why: str) -> None:

@@ -262,6 +262,6 @@ def test_a_checkpoint_that_is_a_pickle_is_not_run(tmp_path: Path) -> None:
             return (Path.touch, (tmp_path / "owned",))
 
     torch.save({"networks": Evil()}, tmp_path / "model.pt")
-    with pytest.raises(OperationError, match="no checkpoint of icda"):
+    with pytest.raises(OperationError, match="not a checkpoint of icda"):
         icda.load(tmp_path)
     assert not (tmp_path / "owned").exists()

@@ -193,7 +193,7 @@ def test_resuming_on_other_data_is_refused_and_changes_nothing(
     train_for(config, 3)
     before = fingerprints(config.folder())
     table.write_text(table.read_text().replace("number 7", "number seven"))
-    with pytest.raises(ValueError, match=r"the data behind task 'days' changed since .*checkpoint\.pt"):
+    with pytest.raises(ValueError, match=r"the data behind task 'days' changed since .*checkpoint\.pt was written"):
         train(config, resume=True, view=ForbiddenView())
     assert fingerprints(config.folder()) == before
     write_table(table)

@@ -12,7 +12,7 @@ from icda.cli.output import say
 from icda.errors import InputError, OperationError
 from icda.report import FoundRun, find_unfinished, read_folder, read_runs, write_report
 from icda.report.results import run_title
-from icda.results.files import EXPLANATIONS, REPORT, write_json
+from icda.results.files import EXPLANATIONS, REPORT, RESULT, write_json
 from icda.training.run import load_folder
 
 
@@ -57,7 +57,10 @@ def explain_missing(run: FoundRun, wanted: Sequence[str], allow_hub: bool = Fals
     from icda.explain.run import allowed_parts, explain_run
 
     if run.folder is None:
-        raise InputError(f"explaining {run_title(run.result)} needs its trained model: give the folder of the run.")
+        raise InputError(
+            f"explaining {run_title(run.result)} needs its trained model: give the folder of the run, not a ledger or a "
+            f"copy of {RESULT}."
+        )
     known = dict(run.explanations or {})
     missing = [part for part in wanted if part not in known]
     if not missing:

@@ -173,4 +173,7 @@ def _check_split(task: Task, name: str, split: Split) -> None:
         raise InputError(f"task {task.name!r}: {name} has label {low if low < 0 else high}, outside 0..{last}.")
     columns = 0 if split.memberships is None else int(split.memberships.shape[1])
     if columns and columns != len(task.membership_names or ()):
-        raise InputError(f"task {task.name!r}: {name} has {columns} overlapping groups, names {task.membership_names}.")
+        raise InputError(
+            f"task {task.name!r}: the {name} split has {columns} overlapping groups and {task.membership_names} names "
+            "them: give one name for each."
+        )

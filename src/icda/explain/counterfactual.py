@@ -163,7 +163,9 @@ class TiedSamples:
     def pixels(self) -> Tensor:
         return pixels_of(self.task.train, self.inputs)
 
-    def moved(self, network: FeatureClassifier, kind: str, lam: float, seed: int) -> tuple[Tensor, ...]:
+    def moved(
+        self, network: FeatureClassifier, kind: str, lam: float, seed: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Their augmented features, pictures that come near these, errors, and the places (N, k) of the nearest samples."""
         features = self.seen.features[self.places]
         aims = augment_towards(kind, features, self.targets, self.towards, self.strengths, self.seen, lam, seed)

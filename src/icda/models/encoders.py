@@ -147,7 +147,10 @@ def create_encoder(name: str | None, kind: Kind, image_size: int | None = None) 
 def check_kind(name: str, has: Kind, wanted: Kind) -> None:
     """Refuse images to a text encoder and the other way round."""
     if has != wanted:
-        raise InputError(f"the encoder {name} takes {has}s, but the inputs are {wanted}s: choose {DEFAULTS[wanted]}.")
+        raise InputError(
+            f"the encoder {name} takes {has}s, but the inputs are {wanted}s: "
+            f"choose another, such as {DEFAULTS[wanted]}, the default for {wanted}s."
+        )
 
 
 def version_of(package: str) -> str:

@@ -132,7 +132,10 @@ def huggingface_kind(config: Any) -> Literal["image", "text"]:
         return "text"
     if type(config) in transformers.AutoModelForImageClassification._model_mapping:
         return "image"
-    raise InputError(f"{type(config).__name__} is neither of an image nor of a text classifier: see from_huggingface.")
+    raise InputError(
+        f"{type(config).__name__} belongs to neither an image nor a text classifier of transformers: "
+        "load the model yourself and hand it to from_huggingface(model)."
+    )
 
 
 def _find_head(model: nn.Module) -> nn.Module:

@@ -78,7 +78,10 @@ def load_tokeniser(target: str, vocabulary: int, positions: int | None = None) -
     """The tokeniser saved beside a Hugging Face model whose embedding has `vocabulary` rows."""
     pretrained = load_pretrained_tokeniser(target)
     if len(pretrained) > vocabulary:
-        raise InputError(f"the tokeniser of {target} knows {len(pretrained)} tokens, its model {vocabulary}: no pair.")
+        raise InputError(
+            f"the tokeniser of {target} knows {len(pretrained)} tokens, its model only {vocabulary}: they are no pair. "
+            "Save the model's own tokeniser beside it."
+        )
     # Truncation is a setting inside a fast tokeniser: two threads (a loader's and the trainer's) must take turns.
     lock = threading.Lock()
 

@@ -74,7 +74,10 @@ def export_onnx(model: Model, path: Path) -> Path:
     encoder's tokeniser makes them; or `features` (N, A).
     """
     if model.reads.table is not None:
-        raise InputError("an ONNX graph does not take words, dates or empty cells of a table: use icda.load.")
+        raise InputError(
+            "this model reads a table with words, dates or empty cells, which an ONNX graph does not take: use icda.load, "
+            "or fit to a table of numbers alone."
+        )
     for package in ("onnx", "onnxscript"):
         require(package, "onnx", "ONNX files")
     module, inputs = _graph(model)

@@ -182,7 +182,9 @@ def _trial(
     chosen: list[str] = []  # by the audits of parts of the samples
 
     def way(name: str) -> Answer:
-        def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+        def answer(
+            known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None = None
+        ) -> np.ndarray:
             head = fit_named(name, known, labels, seed, given)
             chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)

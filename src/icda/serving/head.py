@@ -114,7 +114,9 @@ def _classes(values: object, origin: str) -> np.ndarray:
     return np.array(values)
 
 
-def _layer(weights: Mapping[str, np.ndarray], prefix: str, rows: int, width: int, folder: Path) -> list[np.ndarray]:
+def _layer(
+    weights: Mapping[str, np.ndarray], prefix: str, rows: int, width: int, folder: Path
+) -> tuple[np.ndarray, np.ndarray]:
     """Weight and bias of a linear layer, of the right shapes and finite."""
     layer = []
     for name, shape in ((f"{prefix}coef", (rows, width)), (f"{prefix}intercept", (rows,))):
@@ -125,4 +127,4 @@ def _layer(weights: Mapping[str, np.ndarray], prefix: str, rows: int, width: int
         if not np.isfinite(value).all():
             raise InputError(f"{folder / WEIGHTS}: {name} holds NaN or infinite values.")
         layer.append(value)
-    return layer
+    return layer[0], layer[1]

@@ -118,7 +118,10 @@ def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
 def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]:
     """The kind of inputs, the model's name, and how image files are prepared."""
     if (config.model or "").startswith(PREFIX):
-        raise OperationError(f"the network of this run was made in Python ({config.model}): make it again.")
+        raise OperationError(
+            f"the network of this run was given in Python ({config.model}) and has no name: make it again yourself, and "
+            f"load its weights from {MODEL}."
+        )
     if config.data is not None:
         if len(setup.input_shape) == 3:
             name = config.model or "resnet20"

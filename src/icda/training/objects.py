@@ -40,7 +40,10 @@ class OwnModel:
         """A network of a run's own, as encoder and head."""
         count = num_networks(config.method)
         if isinstance(self.given, nn.Module) and count > 1:
-            raise InputError(f"method {config.method!r} trains {count} networks: give model a function that makes one.")
+            raise InputError(
+                f"method {config.method!r} trains {count} networks, which must differ: give model a function that makes "
+                "one, such as its class."
+            )
         made = self.given if isinstance(self.given, nn.Module) else self.given()
         if not isinstance(made, nn.Module):
             raise InputTypeError(f"model must be an nn.Module or a function that makes one, got {type(made).__name__}.")

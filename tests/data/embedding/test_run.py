@@ -236,5 +236,5 @@ def test_a_chunk_comes_back_only_under_its_own_digest_and_undamaged(tmp_path: Pa
 
 def test_other_settings_do_not_go_on_with_an_old_run(tmp_path: Path) -> None:
     ChunkStore(tmp_path / "f.npz", PLAN)
-    with pytest.raises(ValueError, match="was begun with batch_size 2, now 4: give the same"):
+    with pytest.raises(ValueError, match="was begun with batch_size 2, now 4: give the same settings to --resume"):
         ChunkStore(tmp_path / "f.npz", EmbeddingPlan("means", "1", None, "cpu", 4))

@@ -69,7 +69,10 @@ class ChunkStore:
         begun, planned = json.loads(path.read_text()), asdict(plan)
         if differ := [key for key in planned if begun.get(key) != planned[key]]:
             changed = [f"{key} {begun.get(key)!r}, now {planned[key]!r}" for key in differ]
-            raise InputError(f"{self.folder} was begun with {'; '.join(changed)}: give the same, or delete the folder.")
+            raise InputError(
+                f"{self.folder} was begun with {'; '.join(changed)}: give the same settings to --resume, "
+                "or delete the folder to start again."
+            )
 
     def load(self, number: int, digest: str) -> Chunk | None:
         """A chunk, or None if it is not there, damaged, or of other inputs than now."""
@@ -200,9 +203,11 @@ def embed(
     return load_features(out)
 
 
-def encode_span(rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip: bool, remedy: str) -> Chunk:
+def encode_span(
+    rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str
+) -> Chunk:
     """`encode_rows` as engines call it: what differs between calls comes first."""
-    return encode_rows(samples, rows, encoder, batch_size, skip, remedy)
+    return encode_rows(samples, rows, encoder, batch_size, skip_unreadable, remedy)
 
 
 def encode_rows(

@@ -215,7 +215,10 @@ def find_inputs(
         inside = [(root / name).resolve().is_relative_to(root.resolve()) for name in names]
         paths = [root / (name if own else "missing") for name, own in zip(names, inside, strict=True)]
         if given is not None and names and not any(path.is_file() for path in paths):
-            raise InputError(f"{root} has none of the {len(names)} images of the features, such as {names[0]}.")
+            raise InputError(
+                f"{root} has none of the {len(names)} images that the features name, such as {names[0]}: give the folder "
+                "that `icda embed` read."
+            )
         return Samples("image", paths, names)
     table, column = tables.read_table(root), embedding.get("source_column")
     column = column if column in table.columns else table.find("text", None, (*tables.IMAGE, *tables.TEXT))

@@ -270,7 +270,9 @@ def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeature
     return LabelledFeatures(np.stack(list(columns.values()), 1), **known, notes=notes, columns=tuple(columns))
 
 
-def encoded(cells: Mapping[str, Cells], plan: Plan | None, splits: np.ndarray | None, path: object) -> LabelledFeatures:
+def encoded(
+    cells: Mapping[str, Cells], plan: Plan | None, splits: np.ndarray | None, path: Path | str
+) -> LabelledFeatures:
     """Features of all columns by a model's plan, or by one that is learnt of all rows but those of a test split."""
     dropped: list[str] = []
     if plan is None:

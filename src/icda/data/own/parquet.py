@@ -141,7 +141,10 @@ class ParquetTable:
             for name in columns:
                 self._check_column(name)
         if leaked := [name for name in columns if name in self.other_columns]:
-            raise InputError(f"column {leaked[0]!r} is given as a feature and as the target, weight or group.")
+            raise InputError(
+                f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
+                "answer off it. Take it out of the features."
+            )
         types = [self.dataset.schema.field(name).type for name in columns]
         self.is_list = len(columns) == 1 and hasattr(types[0], "value_type")
         types = [types[0].value_type] if self.is_list else types
