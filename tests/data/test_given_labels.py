@@ -81,7 +81,7 @@ def test_a_run_trains_on_the_labels_of_the_file_and_logs_how_strengths_see_the_w
         ("table.csv", "a,b\n1,2\n", "name one of them, as table.csv:NAME"),
         ("table.csv:c", "a,b\n1,2\n", "holds nothing of the name 'c'"),
         ("picture.png", "x", "expected a file of type .txt, .csv"),
-        ("high.txt", " ".join(["10"] * 1797), "holds 10;"),
+        ("high.txt", " ".join(["10"] * 1797), "holds the label 10"),
     ],
 )
 def test_what_cannot_be_labels_is_refused(name: str, content: str | None, message: str, tmp_path: Path) -> None:

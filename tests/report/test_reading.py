@@ -77,7 +77,7 @@ def test_a_class_or_group_that_nobody_knows_filters_nothing() -> None:
 def test_explanations_must_stand_beside_their_results() -> None:
     with pytest.raises(ValueError, match="a report of 1 results takes as many explanations, got 2"):
         collect_runs([result()], [None, None])
-    with pytest.raises(ValueError, match="explanation 0 is a list, not what"):
+    with pytest.raises(ValueError, match="explanation 0 is a list, not a dictionary"):
         collect_runs([result()], [[]])
 
 

@@ -100,7 +100,7 @@ def test_a_text_begins_with_its_mark() -> None:
 
 def test_a_kind_that_does_not_fit_the_task_is_refused() -> None:
     digits = create_task("digits")
-    with pytest.raises(ValueError, match="'token' goes into texts, and 'digits' has image"):
+    with pytest.raises(ValueError, match="'token' is planted in tasks of texts, and 'digits' has image"):
         plant_shortcut(digits, "token", 0.9)
     with pytest.raises(ValueError, match=r"one of patch, frame, colour, texture, token, got 'smell'"):
         plant_shortcut(digits, "smell", 0.9)

@@ -225,7 +225,7 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
                 "if you trust it, add --allow-outside (allow_outside=True in Python)."
             )
         if check and not path.is_file():
-            raise MissingFileError(f"{table.path}, line {line}: there is no file {path.absolute()}.")
+            raise MissingFileError(f"{table.path}, line {line}: there is no file {path.absolute()} (see the table).")
         paths.append(path)
     return paths
 
