@@ -55,7 +55,9 @@ class Processes(Engine):
             try:
                 yield from _in_order(lambda item: pool.submit(_work_on, item), Future.result, items, AHEAD * self.jobs)
             except BrokenProcessPool as error:
-                raise OperationError("one of the processes died: too little memory? Try fewer --jobs.") from error
+                raise OperationError(
+                    "one of the processes died: look for too little memory, or ask for fewer with --jobs."
+                ) from error
 
 
 class OnRay(Engine):
@@ -116,7 +118,9 @@ def start_ray(ray: Any, jobs: int) -> None:
         ray.init(include_dashboard=False, log_to_driver=False)
     # A ConnectionError of Ray is an OSError; a ValueError or RuntimeError is its answer to what is no address.
     except (OSError, OverflowError, ValueError, RuntimeError) as error:
-        raise OperationError(f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable.") from error
+        raise OperationError(
+            f"no Ray answers at RAY_ADDRESS={address}: start it, or unset the variable to use this machine."
+        ) from error
 
 
 def make_engine(where: Where, jobs: int | None = None) -> Engine:

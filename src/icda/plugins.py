@@ -83,7 +83,9 @@ def _load_module(name: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # it is there, and what it imports is not
-            raise PluginError(f"there is no module {name!r}: {OPTION} takes a .py file, or a module.") from error
+            raise PluginError(
+                f"there is no module {name!r}: {OPTION} takes the path of a .py file, or a module."
+            ) from error
     version, file = getattr(module, "__version__", None), getattr(module, "__file__", None)
     _versions[name] = str(version) if version or not file else _digest(Path(file))
     return module

@@ -242,7 +242,7 @@ def test_normalising_is_what_its_formula_says() -> None:
 def test_a_padding_that_cannot_be_reflected_is_refused() -> None:
     check_padding(7, (8, 9))
     for padding in (-1, 8):
-        with pytest.raises(ValueError, match=f"crop_padding {padding} does not fit .* take 0 to 7"):
+        with pytest.raises(ValueError, match=f"crop_padding {padding} cannot be reflected .* take 0 to 7"):
             check_padding(padding, (8, 9))
 
 

@@ -13,7 +13,9 @@ from icda.errors import InputError
 def check_padding(padding: int, size: tuple[int, int]) -> None:
     """Refuse a padding that cannot be reflected into an image of `size` (height, width)."""
     if not 0 <= padding < min(size):
-        raise InputError(f"crop_padding {padding} does not fit {size[0]} x {size[1]}: take 0 to {min(size) - 1}.")
+        raise InputError(
+            f"crop_padding {padding} cannot be reflected into images of {size[0]} x {size[1]}: take 0 to {min(size) - 1}."
+        )
 
 
 def crop_and_flip(images: Tensor, rows: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:

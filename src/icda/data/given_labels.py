@@ -38,7 +38,9 @@ def relabelled(task: Task, given: str) -> Task:
         labels = labels[places]
     wrong = labels[(labels < 0) | (labels >= task.num_classes)]
     if len(wrong):
-        raise InputError(f"--labels {given} holds {int(wrong[0])}; task {task.name!r} has 0 to {task.num_classes - 1}.")
+        raise InputError(
+            f"--labels {given} holds the label {int(wrong[0])}; task {task.name!r} has 0 to {task.num_classes - 1}."
+        )
     clean = train.targets if train.clean_targets is None else train.clean_targets
     return replace(task, train=replace(train, targets=labels, clean_targets=clean))
 

@@ -50,7 +50,9 @@ class BatchLoader:
         if weights is not None:
             assert shuffle, "a weighted sample has no order to keep"
             if weights.shape != (len(split),):
-                raise InputError(f"weights have shape {tuple(weights.shape)}, expected ({len(split)},), one each.")
+                raise InputError(
+                    f"weights have shape {tuple(weights.shape)}, expected ({len(split)},), one per sample."
+                )
             if not torch.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
                 raise InputError("weights must be finite, not negative, and not all zero.")
         self.split, self.batch_size, self.seed, self.shuffle, self.augment = split, batch_size, seed, shuffle, augment
@@ -58,7 +60,9 @@ class BatchLoader:
         self._kept: tuple[int, Tensor] | None = None
         self._cumulated = None if weights is None else weights.to(torch.float64).cumsum(0)
         if shuffle and len(self) == 0:
-            raise InputError(f"a split of {len(split)} is too small for {world_size} ranks: each needs two samples.")
+            raise InputError(
+                f"a split of {len(split)} cannot be trained on with {world_size} ranks: each needs two samples per batch."
+            )
 
     def __len__(self) -> int:
         whole, rest = divmod(len(self.split), self.batch_size)

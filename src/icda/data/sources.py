@@ -283,7 +283,10 @@ def transformed(source: Source, transform: Transform) -> Source:
     """A source whose augmentation begins with `transform`; refused where there are no images to transform."""
     with_transform = getattr(source, "with_transform", None)
     if with_transform is None:
-        raise InputError(f"{type(source).__name__} holds no images, and the method transforms images: choose another.")
+        raise InputError(
+            f"{type(source).__name__} holds no images, and the method transforms images: "
+            "choose a task of images or another method."
+        )
     changed: Source = with_transform(transform)
     return changed
 

@@ -269,7 +269,9 @@ def _read(
 def _labels(part: str, values: Any) -> Tensor:
     labels = np.asarray([_plain(value) for value in values] if isinstance(values, list) else values)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise InputTypeError(f"labels of {part} must be class numbers from 0, got {labels.dtype} {labels.shape}.")
+        raise InputTypeError(
+            f"labels of {part} must be class numbers from 0, one per item, got {labels.dtype} of shape {labels.shape}."
+        )
     return torch.from_numpy(labels.astype(np.int64))
 
 

@@ -216,7 +216,9 @@ def _heat_summary(label: str, task: Task, batch: Batch, maps: HeatMaps) -> Rows:
 def _counterfactual(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
     """The most tied training samples of a run under ISDA, RISDA and ICDA, with the real neighbours of ICDA's feature."""
     if len(runs) > 1:
-        raise InputError(f"the counterfactual figure shows one network's features, got {len(runs)} runs: give one run.")
+        raise InputError(
+            f"the counterfactual figure shows one network's feature space, got {len(runs)} runs: give one run."
+        )
     run, task = runs[0], runs[0].task
     require_pictures(task, "the figure counterfactual")
     seen = measures.run_pass(

@@ -74,7 +74,9 @@ def regulariser(
     tensor([0.5493])
     """
     if type(loss) not in (LogitAdjustmentLoss, ISDALoss, RISDALoss, ICDALoss):
-        raise InputTypeError(f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: see `first_order_term`.")
+        raise InputTypeError(
+            f"table 1 knows {', '.join(FACTORS)}, got {type(loss).__name__}: `first_order_term` works for any adjustment."
+        )
     weight, bias = head_parameters(head)
     wrong = F.softmax(F.linear(features, weight, bias), 1).scatter(1, targets[:, None], 0)
     parts: dict[str, Tensor | None] = {}

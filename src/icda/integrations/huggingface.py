@@ -51,11 +51,15 @@ class TrainerLoss:
     ) -> None:
         if isinstance(loss, AdjustedLoss):
             if options:
-                raise InputError(f"options {sorted(options)} go with a name: set them on {type(loss).__name__}.")
+                raise InputError(
+                    f"options {sorted(options)} belong to a loss given by name: set them on {type(loss).__name__}."
+                )
         elif isinstance(loss, str):
             LOSSES.get(loss)  # a mistyped name should not wait for the first batch
         else:
-            raise InputTypeError(f"loss must be a name ({', '.join(LOSSES)}) or a loss, got {type(loss).__name__}.")
+            raise InputTypeError(
+                f"loss must be a name ({', '.join(LOSSES)}) or a loss of icda, got {type(loss).__name__}."
+            )
         self._given, self._options, self._counts, self._named_head = loss, options, class_counts, head
         self.tap = FeatureTap(model, head)
         self.criterion: AdjustedLoss | None = loss if isinstance(loss, AdjustedLoss) else None

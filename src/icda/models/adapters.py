@@ -70,7 +70,9 @@ def load_torchvision(name: str, num_classes: int, channels: int = 3, **options: 
     # torchvision comes with timm, so one extra serves both.
     models = require("torchvision.models", "timm", "torchvision models")
     if channels != 3:
-        raise InputError(f"torchvision models take RGB images, got {channels} channel(s): repeat the channel.")
+        raise InputError(
+            f"torchvision models take RGB images, got {channels} channel(s): repeat the channel in the data."
+        )
     return from_torch(models.get_model(name, **options), num_classes).train()
 
 
@@ -128,7 +130,9 @@ def join(encoder: Headless, head: nn.Linear) -> FeatureClassifier:
 def unwrap(model: nn.Module) -> nn.Module:
     """The module inside DistributedDataParallel and torch.compile; DataParallel's copies cannot be followed."""
     if isinstance(model, nn.DataParallel):
-        raise InputTypeError("features cannot be followed into nn.DataParallel: use DistributedDataParallel.")
+        raise InputTypeError(
+            "features cannot be followed into nn.DataParallel's copies: use DistributedDataParallel (torchrun)."
+        )
     inner = model.module if isinstance(model, DistributedDataParallel) else getattr(model, "_orig_mod", model)
     assert isinstance(inner, nn.Module)
     return model if inner is model else unwrap(inner)

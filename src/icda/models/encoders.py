@@ -291,5 +291,7 @@ def _quiet(logging: Any) -> Iterator[None]:
 
 def _checked(name: str, features: Tensor, count: int) -> Tensor:
     if features.ndim != 2 or len(features) != count:
-        raise InputError(f"the encoder {name} gives shape {tuple(features.shape)}, expected ({count}, A).")
+        raise InputError(
+            f"the encoder {name} gives shape {tuple(features.shape)}, expected ({count}, A): choose another."
+        )
     return features.float().cpu()

@@ -142,7 +142,9 @@ def _find_head(model: nn.Module) -> nn.Module:
     kind = type(model).__name__
     num_labels = getattr(getattr(model, "config", None), "num_labels", None)
     if not isinstance(num_labels, int):
-        raise InputTypeError(f"{kind} has no config.num_labels, as models of transformers have it; see from_torch.")
+        raise InputTypeError(
+            f"{kind} has no config.num_labels: from_huggingface needs a transformers model; see from_torch."
+        )
     if num_labels < 2:
         raise InputError(f"{kind} has {num_labels} label; a classifier needs at least two: load it with num_labels=2.")
     base = getattr(model, "base_model", model)

@@ -38,7 +38,9 @@ def read_by(task: Task, model: str, max_length: int | None = None) -> Task:
             f"{', '.join(TOKENISERS)}, or hf:PATH_OR_ID of a sequence classifier."
         )
     if max_length is not None and not is_text:
-        raise InputError(f"max_length is {max_length}, but the samples of task {task.name!r} are no texts.")
+        raise InputError(
+            f"max_length is {max_length}, but the samples of task {task.name!r} are no texts: leave it out."
+        )
     return task if tokeniser is None else with_tokeniser(task, tokeniser, max_length)
 
 
@@ -52,7 +54,9 @@ def with_tokeniser(task: Task, tokeniser: Tokeniser, max_length: int | None = No
 
     def exchanged(source: Source) -> TextArray:
         if not isinstance(source, TextArray):
-            raise InputTypeError(f"task {task.name!r} has texts in a {type(source).__name__}, expected a TextArray.")
+            raise InputTypeError(
+                f"task {task.name!r} keeps its texts in a {type(source).__name__}, expected a TextArray to tokenise."
+            )
         if id(source) not in tokenised:
             tokenised[id(source)] = source.with_tokeniser(tokeniser, max_length)
         return tokenised[id(source)]

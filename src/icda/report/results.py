@@ -143,10 +143,15 @@ def collect_runs(results: Sequence[Result], explanations: Sequence[Explanations 
     check_results(results)
     explained = [None] * len(results) if explanations is None else list(explanations)
     if len(explained) != len(results):
-        raise InputError(f"a report of {len(results)} results takes as many explanations, got {len(explained)}.")
+        raise InputError(
+            f"a report of {len(results)} results takes as many explanations, got {len(explained)}: "
+            "pass None for a run that has none."
+        )
     for position, part in enumerate(explained):
         if part is not None and not isinstance(part, Mapping):
-            raise InputError(f"explanation {position} is a {type(part).__name__}, not what explanations.json holds.")
+            raise InputError(
+                f"explanation {position} is a {type(part).__name__}, not a dictionary: load explanations.json."
+            )
     classes = (name for result in results for name in _class_names(result))
     judged = (list(mapping(mapping(result, "metrics"), "per_group_accuracy")) for result in results)
     groups = (listing(result, "group_names") or own for result, own in zip(results, judged, strict=True))

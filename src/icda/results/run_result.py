@@ -93,7 +93,9 @@ class EpochRecord(JsonRecord):
         if isinstance(values, EpochRecord):
             return values
         if not isinstance(values, Mapping):
-            raise InputError(f"epoch {number} of the history is a {type(values).__name__}, expected figures by name.")
+            raise InputError(
+                f"epoch {number} of the history is a {type(values).__name__}, expected its figures by name."
+            )
         own = {entry.name for entry in fields(cls) if "inline" not in entry.metadata}
         parts: dict[str, dict[str, Any]] = {"own": {"epoch": number}, "figures": {}, "validation": {}}
         for name, value in values.items():

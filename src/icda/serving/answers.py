@@ -87,7 +87,9 @@ def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
         if answer.label:
             if answer.label not in known:
                 hint = did_you_mean(answer.label, known)
-                raise InputError(f"{origin}: {data.names[row]!r} is said to be {answer.label!r}, no class. {hint}")
+                raise InputError(
+                    f"{origin}: {data.names[row]!r} is said to be {answer.label!r}, which is no class. {hint}"
+                )
             labels[row] = known[answer.label]
     if all(is_missing(group) for group in groups.tolist()):
         return replace(data, labels=labels.astype(data.labels.dtype))

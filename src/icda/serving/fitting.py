@@ -109,7 +109,9 @@ def check_out(folder: Path, overwrite: bool, allowed: Collection[str] = ()) -> N
         kept = (EMBEDDED, f"{EMBEDDED}.part", OWNER, *allowed)
         others = [entry.name for entry in folder.iterdir() if entry.name not in kept]
         if not overwrite and any(not name.endswith(".part") or not name.startswith(".") for name in others):
-            raise ExistingFileError(f"{folder} is not empty: use another --out, or --overwrite what icda wrote there.")
+            raise ExistingFileError(
+                f"{folder} is not empty: choose another --out, or --overwrite what icda wrote there."
+            )
 
 
 def write_fitted(fitted: Fitted, folder: Path, page: str, beside: Callable[[Path], None] | None = None) -> None:

@@ -35,7 +35,9 @@ def fit_frame(frame: Any, label: str, groups: str | None = None, method: str = A
             raise InputError(f"the data frame has no column {name!r}: {did_you_mean(name, known)}")
     used = [name for name in frame.columns if name not in (label, groups)]
     if strange := [name for name in used if not isinstance(name, str)]:
-        raise InputError(f"columns need names that are texts, got {strange[0]!r}: frame.columns.map(str).")
+        raise InputError(
+            f"columns need names that are texts, got {strange[0]!r}: frame.columns = frame.columns.map(str)."
+        )
     found = encoded(frame_cells(frame, used), None, None, "the data frame")
     given = None if groups is None else np.array(frame[groups].tolist(), dtype=object)
     rows: Any = {"labels": np.asarray(frame[label].tolist()), "names": np.asarray(frame.index), "groups": given}

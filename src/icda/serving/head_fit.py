@@ -73,7 +73,9 @@ def check_method(name: str) -> str:
     known = (AUTO, *get_args(LossName))
     if name not in known:
         hint = did_you_mean(name, known)
-        raise InputError(f"--method is {name!r}: {hint}Known: {', '.join(known)}; for --train see `icda list methods`.")
+        raise InputError(
+            f"--method is {name!r}: {hint}Known: {', '.join(known)}; with --train any of `icda list methods`."
+        )
     return name
 
 

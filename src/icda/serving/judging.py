@@ -145,7 +145,9 @@ def _read_features(path: Path, model: Model, origin: str, group: str | None) -> 
 def _known_groups(values: Sequence[Any], path: Path) -> list[str]:
     missing = sum(is_missing(value) or value == "" for value in values)
     if missing:
-        raise InputError(f"{path}: the group of {missing} of {len(values)} samples is not known: fill in or drop them.")
+        raise InputError(
+            f"{path}: the group of {missing} of {len(values)} samples is not known: fill in or drop those rows."
+        )
     return [str(value) for value in values]
 
 

@@ -89,7 +89,9 @@ def _features(path: Path, reads: Reads, column: str | None) -> NewData:
     reads.check_made_alike(found.embedding, path)
     features = found.features
     if reads.columns is None and found.columns is not None and len(found.columns) == features.shape[1] > 1:
-        raise InputError(f"{path} is a table, and the model was fitted to an array of {reads.width}: use .npz.")
+        raise InputError(
+            f"{path} is a table, and the model was fitted to an array of {reads.width} features: use .npz."
+        )
     if features.ndim != 2 or features.shape[1] != reads.width:
         raise InputError(f"{path} has features of shape {features.shape}, the model was fitted to (N, {reads.width}).")
     if not len(features):

@@ -49,13 +49,17 @@ def load_checkpoint(path: Path, parts: Iterable[str] = ()) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(f"{path} is no checkpoint of icda: it holds more than tensors and plain data.") from error
+        raise CheckpointError(
+            f"{path} is not a checkpoint of icda: it holds more than tensors and plain data."
+        ) from error
     except Exception as error:  # what torch raises on a broken file depends on where it is broken
         raise CheckpointError(f"{path} is damaged and cannot be read ({error}).") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT or not isinstance(state.get("version"), int):
         raise CheckpointError(f"{path} was not written by icda: it lacks the mark {FORMAT!r}.")
     if state["version"] > VERSION:
-        raise CheckpointError(f"{path} has format version {state['version']}; this icda reads up to {VERSION}.")
+        raise CheckpointError(
+            f"{path} has format version {state['version']}; this icda reads up to {VERSION}: upgrade."
+        )
     missing = sorted(set(parts) - state.keys())
     if missing:
         raise CheckpointError(f"{path} lacks {', '.join(missing)}: another kind of file bears its name.")

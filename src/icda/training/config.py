@@ -126,7 +126,9 @@ class TrainConfig:
         try:
             return Path(self.out.format(task=task, method=self.method, seed=self.seed))
         except (KeyError, IndexError, ValueError) as error:
-            raise InputError(f"out may hold {{task}}, {{method}} and {{seed}} alone, got {self.out!r}.") from error
+            raise InputError(
+                f"out may hold {{task}}, {{method}} and {{seed}} and no other braces, got {self.out!r}."
+            ) from error
 
     def as_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))

@@ -47,7 +47,9 @@ class TrainingResult(RunResult):
         (bbn) leaves a `FeatureClassifier`.
         """
         if self._find is None:
-            raise OperationError("this result was read from a file, which has no network: train again, resume=True.")
+            raise OperationError(
+                "this result was read from a file, which has no network: train again with resume=True."
+            )
         network = self._find()
         self._find = lambda: network
         return network

@@ -258,7 +258,9 @@ def load_folder(
     """
     path = folder / files.MODEL
     if not path.exists():
-        raise CheckpointError(f"{folder} holds no trained model ({files.MODEL}): give that of a finished `icda train`.")
+        raise CheckpointError(
+            f"{folder} holds no trained model ({files.MODEL}): give the folder of a finished `icda train`."
+        )
     state = load_checkpoint(path, ("networks", "method", "config", "class_names"))
     with understood(path):
         config = config_from_dict(state["config"], str(path))

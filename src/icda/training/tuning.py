@@ -65,7 +65,9 @@ def check_space(space: Sequence[Dimension], method: str) -> None:
 def _parse(word: str) -> Dimension:
     name, separator, text = word.partition("=")
     if not (separator and name and text):
-        raise InputError(f"--space expects name=low:high[:log], name=low:high:int or name=a,b, got {word!r}.")
+        raise InputError(
+            f"--space expects name=low:high, name=low:high:log, name=low:high:int or name=a,b, got {word!r}."
+        )
     if ":" not in text:
         return Dimension(name, choices=tuple(read_yaml(part, f"--space {word}: the value") for part in text.split(",")))
     bounds, kind = text.split(":"), "linear"
@@ -153,7 +155,9 @@ def check_task(config: TrainConfig, metric: str) -> None:
         raise InputError(f"metric {metric!r} needs groups, and the validation split of {task.name!r} has none.")
     _, method = build(config, task)
     if any(stage.split == "validation" for stage in method.stages(config.epochs)):
-        raise InputError(f"method {config.method!r} learns from the validation split, which cannot say what is best.")
+        raise InputError(
+            f"method {config.method!r} learns from the validation split, so that split cannot say which settings are best."
+        )
 
 
 def study_name(config: TrainConfig, space: Sequence[Dimension], metric: str) -> str:

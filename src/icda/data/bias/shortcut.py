@@ -54,7 +54,9 @@ def plant_shortcut(task: Task, kind: Kind, rate: float, seed: int = 0, name: str
         raise InputError(f"a shortcut is one of {', '.join(KINDS)}, got {kind!r}.")
     input_kind = "text" if kind == "token" else "image"
     if task.input_kind != input_kind:
-        raise InputError(f"the shortcut {kind!r} goes into {input_kind}s, and {task.name!r} has {task.input_kind}.")
+        raise InputError(
+            f"the shortcut {kind!r} is planted in tasks of {input_kind}s, and {task.name!r} has {task.input_kind}."
+        )
     classes = task.num_classes
     rates = {split: rate if split == "train" else 1 / classes for split in task.splits()}
     planted = {

@@ -99,7 +99,9 @@ class _ArrayUnpickler(pickle.Unpickler):
             ("numpy._core.multiarray", "_reconstruct"): reconstruct,
         }
         if (module, name) not in admitted:
-            raise UntrustedFileError(f"{self._path} asks to load {module}.{name}, no NumPy array. Do not trust it.")
+            raise UntrustedFileError(
+                f"{self._path} asks to load {module}.{name}; only NumPy arrays are admitted. Do not trust this file."
+            )
         return admitted[module, name]
 
 

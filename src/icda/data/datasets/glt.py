@@ -172,7 +172,9 @@ def _read_set(path: Path, name: str, part: Mapping[str, Any], locate: Locate) ->
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: the set {name} is not as the benchmark writes it ({error!r}).") from error
     if len(keys) and int(attributes.max()) >= ATTRIBUTES:
-        raise InputError(f"{path}: attributes of the set {name} lie in 0..{ATTRIBUTES - 1}, got {attributes.max()}.")
+        raise InputError(
+            f"{path}: attribute of the set {name} must lie in 0..{ATTRIBUTES - 1}, got {attributes.max()}."
+        )
     return AnnotatedSet([locate(key, part) for key in keys], targets, attributes)
 
 

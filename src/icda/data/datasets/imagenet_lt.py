@@ -98,4 +98,6 @@ def _check_rows(path: Path, known: Features, names: Sequence[str], labels: Tenso
     for row, (name, label) in enumerate(zip(names, labels.tolist(), strict=True)):
         image, own = str(known.id[row]), str(known.y[row])
         if not f"/{image}".endswith(f"/{name}") or own != str(label):
-            raise InputError(f"{path}, row {row}: {image} of label {own}, its list has {name} of {label}: embed again.")
+            raise InputError(
+                f"{path}, row {row}: {image} of label {own}, its list has {name} of {label}: embed it again."
+            )

@@ -114,7 +114,9 @@ def refuse_existing(out: Path) -> None:
         raise ExistingFileError(f"{out} is there already: delete it, or choose another --out.")
     done = len(list(part.glob("*.npz")))
     if done:  # a run that stopped before its first chunk has nothing to lose
-        raise ExistingFileError(f"{part} holds an unfinished run ({done} chunks): --resume goes on with it.")
+        raise ExistingFileError(
+            f"{part} holds an unfinished run ({done} chunks): --resume goes on with it; delete it to start again."
+        )
     (part / "plan.json").unlink(missing_ok=True)
 
 
@@ -165,7 +167,9 @@ def embed(
     fingerprint = samples.fingerprint(digest for _, digest in chunks)
     if resume and out.exists():
         if str(read_arrays(out, ["fingerprint"]).get("fingerprint")) != fingerprint:
-            raise ExistingFileError(f"{out} is there, made of other inputs or settings: use another --out.")
+            raise ExistingFileError(
+                f"{out} is there, made of other inputs or settings: delete it, or choose another --out."
+            )
         # A run killed between its last two steps leaves its chunks beside the file.
         shutil.rmtree(part_folder(out), ignore_errors=True)
         return load_features(out)

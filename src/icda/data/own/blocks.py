@@ -135,7 +135,9 @@ def _array_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
     targets = Path(wanted.labels).expanduser()
     features, labels = map_array(path), map_array(targets)
     if features.ndim != 2 or labels.shape != features.shape[:1]:
-        raise InputError(f"{path} has shape {features.shape}, {targets} {labels.shape}: expected (N, A) and (N,).")
+        raise InputError(
+            f"{path} has shape {features.shape} and {targets} {labels.shape}: expected (N, A) and (N,), one label per row."
+        )
     groups = None if wanted.groups is None else Path(wanted.groups).expanduser().absolute()
     if groups is not None and map_array(groups).shape != labels.shape:
         raise InputError(f"{groups} has shape {map_array(groups).shape}, expected {labels.shape}: one group per row.")

@@ -207,7 +207,9 @@ def input_columns(table: CsvTable, image_column: str | None, text_column: str | 
     if image is None and text is None:
         raise table.missing(["image", "text"], IMAGE + TEXT)
     if image is not None and text is not None:
-        raise InputError(f"{table.path} has {image!r} and {text!r}: choose with --image-column or --text-column.")
+        raise InputError(
+            f"{table.path} has images ({image!r}) and texts ({text!r}): choose with --image-column or --text-column."
+        )
     return image, text
 
 
@@ -225,7 +227,9 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
                 "if you trust it, add --allow-outside (allow_outside=True in Python)."
             )
         if check and not path.is_file():
-            raise MissingFileError(f"{table.path}, line {line}: there is no file {path.absolute()} (see the table).")
+            raise MissingFileError(
+                f"{table.path}, line {line}: there is no file {path.absolute()} (relative to the table)."
+            )
         paths.append(path)
     return paths
 
