@@ -260,7 +260,10 @@ def load_pretrained(target: str, name: str, input_name: str, **options: Any) -> 
         raise InputError(f"the encoder {name} takes {model.main_input_name}, but the inputs are {input_name}.")
     missing = set(report["missing_keys"])
     if gaps := sorted(key for key in missing if "pooler" not in key):
-        raise InputError(f"{target} lacks the weights of {', '.join(gaps[:3])} ({len(gaps)} in all): save all of it.")
+        raise InputError(
+            f"{target} lacks the weights of {', '.join(gaps[:3])} ({len(gaps)} in all), which would be random: "
+            "save the whole model."
+        )
     return model, missing
 
 

@@ -45,7 +45,9 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no safetensors file, or it is damaged ({error}).") from error
     if facts.get(DIGEST) not in (None, hashlib.sha256(content).hexdigest()):  # an earlier icda wrote no digest
-        raise InputError(f"{path} is damaged, or of another model: its SHA-256 is not the one in {FACTS}. Copy both.")
+        raise InputError(
+            f"{path} is damaged, or of another model: its SHA-256 is not the one in {FACTS}. Copy both again, or fit again."
+        )
     return facts, weights
 
 

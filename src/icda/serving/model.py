@@ -279,4 +279,6 @@ def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
         from icda.serving.network import load_network
 
         return load_network(folder, allow_hub)
-    raise MissingFileError(f"{folder.absolute()} holds no model ({FACTS}, {MODEL}) of `icda fit` or `icda train`.")
+    raise MissingFileError(
+        f"{folder.absolute()} holds no model ({FACTS} or {MODEL}): give a folder that `icda fit` or `icda train` wrote."
+    )

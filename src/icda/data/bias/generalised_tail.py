@@ -124,7 +124,10 @@ def _training_sets(left: list[list[Tensor]], sizes: TailSizes) -> list[Tensor]:
 
 def _check(labels: Tensor, sizes: TailSizes) -> None:
     if int(labels.min()) < 0 or int(labels.max()) != len(sizes.train) - 1:
-        raise InputError(f"labels are {labels.min()} to {labels.max()}, and train names {len(sizes.train)} classes.")
+        raise InputError(
+            f"labels reach from {int(labels.min())} to {int(labels.max())}, and train names {len(sizes.train)} classes: "
+            "give each class 0, 1, ... its size."
+        )
     for name in ("train", "balanced", "test_gbl", "test_gbl_divisor", "test_cbl", "metadata"):
         size = min(sizes.train) if name == "train" else getattr(sizes, name)
         if size < (0 if name == "metadata" else 1):

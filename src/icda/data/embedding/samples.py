@@ -150,7 +150,8 @@ def split_folders(root: Path) -> list[tuple[str, Path]]:
     for folder, split in named.items():
         if split is None and images_in(folder):
             raise InputError(
-                f"{folder} stands beside train but is no split. Known: {', '.join(tables.SPLITS)}. Rename it or move it away."
+                f"{folder} stands beside train but is no split. Known: {', '.join(tables.SPLITS)}. "
+                "Rename it or move it away."
             )
     return [(split, folder) for folder, split in named.items() if split is not None]
 

@@ -181,7 +181,10 @@ def _check_classes(name: str, labels: Sequence[str], splits: Sequence[str]) -> N
     if not trained:
         raise InputError(f"{name} has no training samples: its splits are {', '.join(sorted(set(splits)))}.")
     for (label, split), count in Counter(pair for pair in pairs if pair[0] not in trained).items():
-        raise InputError(f"{name}: class {label!r} is in {split} ({count} samples) but not in train: add some there.")
+        raise InputError(
+            f"{name}: class {label!r} is in {split} ({count} samples) but not in train. "
+            "Add training samples of it, or take it out."
+        )
 
 
 def _complete(name: str, splits: Sequence[str], strata: Tensor, seed: int) -> tuple[dict[str, Tensor], str]:
