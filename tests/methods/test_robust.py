@@ -122,6 +122,13 @@ def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> 
     assert torch.equal(untrained_features(context, chosen), inputs[chosen])
 
 
+def test_a_model_from_before_heads_were_asked_elsewhere_is_still_read() -> None:
+    state = {**Robust(SETUP).get_extra_state(), "evidence": evidence()._replace(read=(0.6, 0.03))._asdict()}
+    method = Robust(SETUP)
+    method.set_extra_state(state)
+    assert method.found["readability"] == pytest.approx(0.25)
+
+
 def test_so_do_pictures() -> None:
     images = torch.arange(12.0).view(12, 1, 1, 1).expand(12, 3, 8, 8)
     batches = [Batch(images[part], TARGETS[part], None, part) for part in torch.randperm(12).split(5)]

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+USUAL_AREA = 0.9  # what is read elsewhere, for runs from before this was asked
 LEAST_AREA = 0.1  # over guessing: what is read elsewhere counts as at least that, or little over nothing would be much
 
 
@@ -25,7 +26,7 @@ class HeldOut(NamedTuple):
     unflipped: Tensor | None = None
     last: Tensor | None = None
     running: Tensor | None = None
-    read: tuple[float, float, float] | None = None
+    read: tuple[float, ...] | None = None
     mark: dict[str, Any] | None = None
 
     @property
@@ -35,7 +36,7 @@ class HeldOut(NamedTuple):
     @property
     def readability(self) -> float:
         """What is read of contradicted labels over what is read of others: 1 if they are as right, 0 if they are wrong."""
-        area, _, elsewhere = self.read or (0.5, 0.5, 0.5)
+        area, _, elsewhere = (*(self.read or (0.5, 0.5)), USUAL_AREA)[:3]
         return (area - 0.5) / max(elsewhere - 0.5, LEAST_AREA)
 
     @property

@@ -176,7 +176,7 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
             lines = []
             for row in filter(None, reader):
                 if len(row) != len(header):
-                    raise InputError(f"{path}, line {reader.line_num}: {len(row)} cells, the header {len(header)}.")
+                    raise InputError(f"{path}, line {reader.line_num}: {len(row)} cells, expected {len(header)}.")
                 for place, first_place in doubled.items():
                     if row[place] != row[first_place]:
                         raise InputError(
