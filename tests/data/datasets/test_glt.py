@@ -86,7 +86,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         (
             '"attribute": {"/a/n1/x.JPEG": 0',
             '"attribute": {"/a/n1/x.JPEG": 3',
-            r"attributes .* train lie in 0\.\.2",
+            r"attribute .* train must lie in 0\.\.2",
         ),
         ('"/a/n1/x.JPEG": "0"', '"/a/n1/x.JPEG": "cat"', "the set train is not as .*'cat'"),
         ("/a/n1/b.JPEG", "/b/n1/x.JPEG", "x.JPEG is in train and in test_bl"),
