@@ -51,6 +51,10 @@ def lab(rgb_linear: np.ndarray) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
+def test_print_and_reduced_motion_have_rules() -> None:
+    assert all(rule in STYLE for rule in ("@media print", "prefers-reduced-motion", "prefers-color-scheme: dark"))
+
+
 def test_the_switch_and_the_system_give_the_same_dark() -> None:
     assert SYSTEM_DARK == DARK
     assert set(DARK) == set(LIGHT)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import icda
+from icda.cli.main import main
 from icda.cli.predict import describe
 from icda.data.embedding import encode_rows, read_samples
 from icda.errors import InputError, MissingFileError, UnreadableError
@@ -126,6 +127,20 @@ def test_lists_and_columns_of_a_parquet_file_are_the_same(head: HeadModel, tmp_p
     assert np.array_equal(columns.probabilities, head.predict_proba(X))
     assert np.array_equal(lists.probabilities, columns.probabilities)
     assert lists.ids == list("vwxyz")
+
+
+@pytest.mark.parametrize("column", ["features", "vector"])
+def test_a_model_fitted_to_lists_of_a_parquet_file_reads_them_again(column: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    X = rng.normal(size=(80, 3)) + 2 * y[:, None]
+    path = tmp_path / "lists.parquet"
+    pd.DataFrame({column: list(X), "label": np.array(["a", "b"])[y], "age": rng.normal(size=80)}).to_parquet(path)
+    given = [] if column == "features" else ["--features", column]
+    assert main(["fit", str(path), *given, "--out", str(tmp_path / "model"), "--method", "ce"]) == 0
+    told = predict_data(icda.load(tmp_path / "model"), path)
+    assert told.probabilities.shape == (80, 2)
+    assert main(["eval", str(tmp_path / "model"), "--data", str(path)]) == 0
 
 
 @pytest.mark.parametrize(

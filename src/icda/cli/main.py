@@ -124,7 +124,14 @@ def _bug_report(words: Sequence[str]) -> str:
     )
 
 
-def _show_plainly(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
+def _show_plainly(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: object = None,
+) -> None:
     """A warning about a plugin as one sentence; others as Python writes them."""
     plain = issubclass(category, plugins.PluginWarning)
     text = f"icda: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno)

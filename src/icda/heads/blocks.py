@@ -26,7 +26,7 @@ from icda.functional.strength import direct_strength
 from icda.functional.tables import LogitMoments
 from icda.heads.dealing import Place, deal_folds, place_blocks
 from icda.heads.objective import Slope, adjustment_table, fold_slope, from_rows, label_slope_, shifted
-from icda.heads.problem import AUGMENTED, LossSettings, log_shares
+from icda.heads.problem import AUGMENTED, SAMPLED, LossSettings, log_shares
 from icda.heads.rows import Rows, rows_per_chunk
 from icda.statistics import ClassStatistics
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
 NOTHING = torch.empty(0)
-SAMPLED = 4  # rows per feature that a metric is estimated from: they travel
 Say = Callable[[str], None]
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from icda.heads.objective import AugmentedObjective, FoldObjective
     from icda.heads.solver import LinearHead
 
+SAMPLED = 4  # rows per feature that a metric is estimated from: those of blocks travel
 LossName = Literal["ce", "la", "isda", "risda", "icda"]
 AUGMENTED = ("isda", "risda", "icda")  # losses that need covariances of the classes
 Through = Literal["weights", "statistics", "prior"]
-SAMPLED = 16  # rows per feature that a metric is estimated from
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,8 @@ def fit_head(
                     metric = metric.stretched(head.parameters, settings.lam)
                 if name == "icda" and rounds > 1:
                     continue
-            (head,) = _minimise(problem, objective, settings, [head], max_iter, tol, metric)
+            steps = max_iter if rounds > 1 else max(1, max_iter - spent)
+            (head,) = _minimise(problem, objective, settings, [head], steps, tol, metric)
             spent += head.iterations
             if head.iterations <= 1:  # the strengths no longer move the optimum
                 break

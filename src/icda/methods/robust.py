@@ -31,7 +31,7 @@ from icda.methods.group_prior import LossName
 from icda.methods.per_sample import rows
 from icda.methods.shortcut_prior import REPEATED, SOFT_EPOCHS, ShortcutPrior
 from icda.models.base import Output, evaluating
-from icda.ranks import all_mean
+from icda.ranks import all_mean, from_first_rank
 from icda.settings import checked
 
 # Of what is read elsewhere: networks that learn labels as they are then know the class, too, and a soft prior of theirs
@@ -88,14 +88,24 @@ class Robust(BestEpoch, ShortcutPrior):
 
     def _read(self, context: Context, keep: End, evidence: HeldOut) -> None:
         """Whether labels can be read where the networks contradict them, off what never saw a label."""
-        targets, images = evidence.targets, shrunken_pictures(context)
+        targets, looks = evidence.targets, self.num_classes <= MOST_CLASSES
         order = torch.randperm(len(targets), generator=generator_for(self.seed, "read labels"))
-        chosen, mark = order[:READ_SAMPLES].sort().values, None
-        features = untrained_features(context, chosen) if images is None else filtered(images[chosen], self.seed)
-        read = read_labels(features, targets[chosen], evidence.logits[chosen], self.seed)
-        if images is not None and self.num_classes <= MOST_CLASSES:
-            mark = find_mark(images, targets, self.num_classes, self.seed)._asdict()
-        keep(evidence._replace(read=read, mark=mark))
+        chosen = order[:READ_SAMPLES].sort().values
+        wanted = torch.full((len(targets),), looks)
+        wanted[chosen] = True
+        images = shrunken_pictures(context, wanted)
+        if images is None:
+            features = untrained_features(context, chosen)
+        else:
+            features = filtered(images[chosen] if looks else images, self.seed)
+
+        def judge() -> dict[str, Any]:
+            read = read_labels(features, targets[chosen], evidence.logits[chosen], self.seed)
+            if images is None or not looks:
+                return {"read": read}
+            return {"read": read, "mark": find_mark(images, targets, self.num_classes, self.seed)._asdict()}
+
+        keep(evidence._replace(**from_first_rank(judge)))  # all ranks go by the same figures
 
     def on_first_evidence(self, evidence: HeldOut) -> None:
         self.keep_evidence(evidence._replace(running=self.take_best()[0]))
@@ -148,7 +158,10 @@ class Robust(BestEpoch, ShortcutPrior):
     def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
         evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
         if evidence.running is None or len(evidence.read or ()) != 3:
-            raise InputError(f"reuse={self.reuse}: the run there is not one of robust, and lacks what it judges by.")
+            raise InputError(
+                f"reuse={self.reuse}: the run there is not one of robust, or of an earlier version, and lacks what it "
+                "judges by: leave reuse out."
+            )
         self.verdicts, self.mark = judge_networks(evidence), seen_mark(evidence)
         super()._check_earlier(earlier)
 
@@ -189,13 +202,15 @@ class Robust(BestEpoch, ShortcutPrior):
         return " ".join(sentences)
 
 
-def shrunken_pictures(context: Context) -> Tensor | None:
-    """All training samples (N, C, h, w), shrunk; None if the inputs are no pictures."""
+def shrunken_pictures(context: Context, wanted: Tensor) -> Tensor | None:
+    """Those of the training samples (n, C, h, w) that are wanted (N,), shrunk; None if the inputs are no pictures."""
     parts = []
     for batch in context.training_batches():
         if not isinstance(batch.inputs, Tensor) or batch.inputs.dim() != 4 or batch.inputs.shape[1] > 4:
             return None
-        parts.append((batch.index.cpu(), shrink(batch.inputs).cpu()))
+        index = batch.index.cpu()
+        mine = wanted[index]
+        parts.append((index[mine], shrink(batch.inputs[mine.to(batch.inputs.device)]).cpu()))
     order = torch.cat([index for index, _ in parts]).argsort()
     return torch.cat([images for _, images in parts])[order]
 

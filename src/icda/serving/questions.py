@@ -129,10 +129,9 @@ class QuestionMaker:
 
     def _cells(self, asked: Questions) -> Any:
         """The columns of a table in which suspected and usual samples differ most."""
-        names = self.data.reads.columns
-        if self.data.samples is not None or names is None:
+        names, features = self.data.reads.columns, self.data.training.features
+        if self.data.samples is not None or names is None or len(names) < features.shape[1]:  # one name for lists
             return lambda place: {}
-        features = self.data.training.features
         differ = differing_columns(features[asked.contradicted], features[~asked.contradicted], names)
         chosen = [name for name, _ in differ] or list(names[:CELLS])
         places = [names.index(name) for name in chosen]

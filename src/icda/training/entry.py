@@ -15,11 +15,11 @@ from torch import nn
 from icda.data.task import Task
 from icda.data.torch_datasets import Column, dataset_task
 from icda.errors import InputError, OperationError
+from icda.ranks import is_first_rank
 from icda.results import RunResult
 from icda.settings import check_names
 from icda.terminal import make_console
 from icda.training.config import OWN_DATA_CLIP_NORM, TrainConfig
-from icda.training.first_rank import is_first_rank
 from icda.training.objects import GivenModel, OwnModel
 from icda.training.progress import ProgressView
 from icda.training.run import run_training

@@ -28,6 +28,7 @@ from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.hub import hub
 from icda.models.tokenisers import read_by
+from icda.ranks import from_first_rank, is_first_rank, together
 from icda.report import write_report
 from icda.results import RunResult, files
 from icda.results.claims import claimed
@@ -38,7 +39,6 @@ from icda.training.checkpoint import CheckpointError, load_checkpoint, load_netw
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.environment import code_hash, describe_environment
 from icda.training.evaluation import evaluate_split, group_samples
-from icda.training.first_rank import from_first_rank, is_first_rank, together
 from icda.training.known_groups import with_read_groups
 from icda.training.objects import PREFIX, OwnModel, named
 from icda.training.plan import seed_everything

@@ -15,13 +15,13 @@ from icda.data.task import Batch, Split, Task
 from icda.errors import InputError, OperationError
 from icda.methods.base import Method, Setup, check_networks
 from icda.models.base import FeatureClassifier
+from icda.ranks import from_first_rank
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
 from icda.results.run_result import EpochRecord
 from icda.selection import Selector, ValidationView
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.evaluation import describe_samples, evaluate_split, over_split, to_device
-from icda.training.first_rank import from_first_rank
 from icda.training.plan import Plan, Position, random_state
 from icda.training.progress import EpochLog, ProgressView
 from icda.training.stage_run import RunParts, StageRun, TrainingBatches

@@ -137,12 +137,12 @@ def map_array(file: Path) -> np.ndarray:
         raise InputError(f"{file} is no .npy file of numbers or texts, or it is damaged ({why(error)}).") from error
 
 
-def features_column(schema: Any) -> str | None:
-    """The column of lists that is called as features usually are; one number called x is a column among others."""
+def features_column(schema: Any, fitted: Sequence[str] | None = None) -> str | None:
+    """The column of lists that a model was fitted to, or else one that is called as features usually are."""
     kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
     is_list = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
     lists = {field.name for field in schema if any(fits(field.type) for fits in is_list)}
-    return next((name for name in FEATURES if name in lists), None)
+    return next((name for name in (*(fitted or ()), *FEATURES) if name in lists), None)
 
 
 class CsvFile:
@@ -202,7 +202,7 @@ class ParquetFile:
             if not file.metadata.num_rows:
                 raise InputError(f"{path} has no rows.")
         self.path, self.names = path, list(schema.names)
-        self.plain, self.lists = numeric_columns(schema), features_column(schema)
+        self.plain, self.lists = numeric_columns(schema), features_column(schema, asked.fitted)
 
     def find(self, role: str, given: str | None, usual: Sequence[str]) -> str | None:
         return _pick_any(self.path, self.names, f"{role}s", given, usual)
@@ -241,7 +241,8 @@ def _from_table(table: CsvFile | ParquetFile, asked: Columns) -> LabelledFeature
     named, group = table.find("name", asked.names, NAMES), table.find("group", asked.groups, ())
     split = table.find("split", asked.splits, SPLIT)
     fitted = asked.fitted if asked.plan is None else tuple(one.name for one in asked.plan)
-    lists = asked.features or (table.lists if fitted is None or not set(fitted) <= set(names) else None)
+    is_listed = fitted is None or table.lists in fitted or not set(fitted) <= set(names)
+    lists = asked.features or (table.lists if is_listed else None)
     answers = [] if fitted is not None or lists else [name for name in _answers(names, label) if name != group]
     taken = {label, named, group, *table.conditions, *answers}
     used = list(fitted) if fitted is not None else [name for name in names if name not in taken]
