@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from icda.errors import InputError
+from icda.heads import solver
 from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, Summary, summarise
 from icda.heads.dealing import deal_folds
 from icda.heads.folds import (
@@ -23,7 +24,7 @@ from icda.heads.folds import (
     wrong_margin,
 )
 from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
-from icda.heads.solver import fit_head
+from icda.heads.solver import find_metric, fit_head
 from icda.heads.spreading import AttributePrior, AttributeReader
 
 EXACT = {"max_iter": 2000, "tol": 1e-10}
@@ -197,6 +198,18 @@ def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch: pytest.MonkeyPa
     plain = fit_fold_heads(rows, DECAY, **EXACT)  # type: ignore[arg-type]
     monkeypatch.setattr(folds, "METRIC_SHARE", 0.0)
     torch.testing.assert_close(fit_fold_heads(rows, DECAY, **EXACT).weight, plain.weight, atol=1e-6, rtol=0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["isda", "risda", "icda"])
+def test_in_a_metric_the_head_of_blocks_is_that_of_memory_as_well(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
+    features, labels = make_rows(4)
+    problem, settings = in_memory(features, labels), LossSettings(name)
+    assert find_metric(problem, settings.name) is not None
+    whole = fit_head(problem, settings, max_iter=500, tol=1e-5)
+    found = fit_head(BlockProblem(gather(features, labels), DECAY), settings, max_iter=500, tol=1e-5)
+    assert found.value == pytest.approx(whole.value, abs=1e-5)
+    torch.testing.assert_close(found.weight, whole.weight, rtol=0, atol=2e-3 * float(whole.weight.abs().max()))
 
 
 def test_rows_in_single_precision_give_the_head_of_doubles_to_single_precision() -> None:
