@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         prepare_arithmetic(words)  # before torch is imported, with the command
         with warnings.catch_warnings():
-            warnings.showwarning = _show_plainly  # type: ignore[assignment]
+            warnings.showwarning = _show_plainly
             rest = plugins.take(words[1:])
             command = _find(words[0])
             return 2 if command is None else int(command(rest))
