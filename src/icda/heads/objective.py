@@ -220,7 +220,9 @@ class AugmentedObjective:
             self._in_blocks(times(self.features, weight, out=self.second), self.residuals)
         covariance = mean.new_zeros(self.classes, self.classes, self.classes)
         for (label, span), block in zip(self.blocks, self.residuals, strict=True):
-            if self.sorted is not None:
+            if self.sorted is not None and self.classes == 2:  # opposite rows: one product does for both
+                torch.neg(torch.mv(self.sorted[span], weight[1], out=block[1]), out=block[0])
+            elif self.sorted is not None:
                 torch.mm(weight, self.sorted[span].T, out=block)
             block.sub_(mean[label][:, None])
             covariance[label].addmm_(block * self.share[span], block.T)
