@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +16,7 @@ import torch
 
 
 @pytest.fixture(scope="session")
-def ask_rank() -> Iterator[Callable[[int, dict[str, Any]], IO[str]]]:
+def ask_rank():
     """`ask_rank(rank, request)`: hand a request to the process of distributed.py that is this rank's parent."""
     parents: dict[int, subprocess.Popen[str]] = {}
     command = [sys.executable, "-P", str(Path(__file__).with_name("distributed.py"))]
@@ -41,9 +41,7 @@ def ask_rank() -> Iterator[Callable[[int, dict[str, Any]], IO[str]]]:
 
 
 @pytest.fixture(scope="session")
-def run_on_ranks(
-    ask_rank: Callable[[int, dict[str, Any]], IO[str]], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., list[Any]]:
+def run_on_ranks(ask_rank, tmp_path_factory):
     """`run_on_ranks(function, world_size)`: what function(rank) of a test file returned on every gloo rank."""
 
     def run(function: Callable[[int], Any], world_size: int = 2) -> list[Any]:
@@ -65,7 +63,7 @@ def run_on_ranks(
 
 
 @pytest.fixture(scope="module")
-def ray_engine() -> Iterator[Any]:
+def ray_engine():
     """A Ray of two processes for all tests of a file, commands with `--on ray` included: they use the one that is there."""
     pytest.importorskip("ray")
     from icda.engines import OnRay
@@ -86,7 +84,7 @@ BROWSER_ARGUMENTS = (
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser():
     """Debian's Chromium without a window. Without it tests skip loudly; in CI, and where make has seen it, they fail."""
     missing = "" if shutil.which("chromium") else "Chromium"
     missing = missing if importlib.util.find_spec("playwright") else "playwright"
@@ -104,7 +102,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+def open_page(browser, pages):
     """`open_page("run", width=390)`, of a file's own `pages`; at the end none may have complained or asked for anything."""
     complaints: list[str] = []
     contexts = []
@@ -127,7 +125,7 @@ def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 
 
 @pytest.fixture
-def register_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Any], str]:
+def register_entry(monkeypatch):
     """`register_entry(registry, name, entry)`: a throw-away entry under a name of its own, forgotten after the test."""
 
     def register(registry: Any, name: str, entry: Any) -> str:
@@ -140,7 +138,7 @@ def register_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Any],
 
 
 @pytest.fixture
-def register_method(register_entry: Callable[[Any, str, Any], str]) -> Callable[[str, type[Any]], str]:
+def register_method(register_entry):
     """`register_method(name, cls)`: the same for a method."""
     from icda.methods import METHODS
 
@@ -148,7 +146,7 @@ def register_method(register_entry: Callable[[Any, str, Any], str]) -> Callable[
 
 
 @pytest.fixture
-def train_for() -> Callable[..., None]:
+def train_for():
     """`train_for(config, steps)`: a run that ends without warning after so many steps, as if killed."""
     from icda.training import TrainConfig, train
     from icda.training.progress import ProgressView

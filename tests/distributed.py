@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).parent))  # support.py
 TIMEOUT = 120  # seconds until a rank that waits for another is ended
 
 
-def call(file: str, function: str, rank: int, world_size: int, folder: Path) -> None:
+def call(file, function, rank, world_size, folder):
     spec = importlib.util.spec_from_file_location("worker", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -47,7 +47,7 @@ def call(file: str, function: str, rank: int, world_size: int, folder: Path) -> 
         dist.destroy_process_group()
 
 
-def call_in_fork(rank: int, environment: dict[str, str], folder: str, **request: object) -> int:
+def call_in_fork(rank, environment, folder, **request):
     """The exit code of a child that makes the call; minus the signal's number if one ended it."""
     child = os.fork()
     if child:

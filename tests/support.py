@@ -3,9 +3,6 @@
 import copy
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,18 +15,11 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.methods import Context, Setup
-from icda.methods.mixing import Mix
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, Trainer, train
 
 
-def make_context(
-    *models: FeatureClassifier,
-    rate: float | None = None,
-    optimizers: Sequence[torch.optim.Optimizer] = (),
-    data: tuple[Tensor, ...] = (),
-    **settings: Any,
-) -> Context:
+def make_context(*models, rate=None, optimizers=(), data=(), **settings):
     """A context as the trainer lends it.
 
     With `rate` (SGD) or `optimizers` `apply` takes a step, else it does nothing. `data` are the inputs, targets and, if
@@ -49,20 +39,20 @@ def make_context(
     return Context(list(models), list(models), optimizers, **given)
 
 
-def batches_of(inputs: Tensor | None = None, targets: Tensor | None = None, groups: Any = None) -> Iterator[Batch]:
+def batches_of(inputs=None, targets=None, groups=None):
     for rows in torch.arange(0 if inputs is None else len(inputs)).split(7):
         if len(rows):
             yield Batch(inputs[rows], targets[rows], None if groups is None else groups[rows], rows)
 
 
-def make_network(classes: int = 3, dropout: float = 0.5) -> FeatureClassifier:
+def make_network(classes=3, dropout=0.5):
     """Four inputs, five features, with BatchNorm and dropout, which act otherwise in evaluation mode."""
     return FeatureClassifier(
         nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(dropout)), nn.Linear(5, classes)
     )
 
 
-def head_batch(classes: int = 3, width: int = 5, size: int = 9, seed: int = 0) -> tuple[Tensor, Tensor, nn.Linear]:
+def head_batch(classes=3, width=5, size=9, seed=0):
     """Features that want a gradient, labels among the first three classes in turn, and a head, in float64."""
     generator = torch.Generator().manual_seed(seed)
     head = nn.Linear(width, classes).double()
@@ -72,7 +62,7 @@ def head_batch(classes: int = 3, width: int = 5, size: int = 9, seed: int = 0) -
     return features.requires_grad_(), torch.arange(size) % min(classes, 3), head
 
 
-def drawn_batch(seed: int, size: int, num_classes: int, dim: int) -> tuple[Tensor, Tensor, nn.Linear]:
+def drawn_batch(seed, size, num_classes, dim):
     """Features that want a gradient, labels and a head, all drawn, in float64."""
     generator = torch.Generator().manual_seed(seed)
     targets = torch.randint(num_classes, (size,), generator=generator)
@@ -84,7 +74,7 @@ def drawn_batch(seed: int, size: int, num_classes: int, dim: int) -> tuple[Tenso
     return features, targets, head
 
 
-def make_grouped(groups: Sequence[int], seed: int, scale: float = 1.0) -> tuple[Output, Batch]:
+def make_grouped(groups, seed, scale=1.0):
     """Random features (N, 4), logits (N, 3) and targets in float64, for samples of given groups."""
     generator, count = torch.Generator().manual_seed(seed), len(groups)
     features = torch.randn(count, 4, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -93,20 +83,20 @@ def make_grouped(groups: Sequence[int], seed: int, scale: float = 1.0) -> tuple[
     return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(count))
 
 
-def make_batch(seed: int, size: int = 9, classes: int = 4) -> Batch:
+def make_batch(seed, size=9, classes=4):
     """Random inputs (N, 5) in float64, the classes in turn; what the fixture `model` of the methods' tests reads."""
     inputs = torch.randn(size, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return Batch(inputs, torch.arange(size) % classes, None, torch.arange(size))
 
 
-def domain_setup(domains: int = 2) -> Setup:
+def domain_setup(domains=2):
     """Two classes' groups in each domain, which is a group's number modulo `domains`; ten epochs of six batches."""
     groups = torch.full((2 * domains,), 30 // domains)
     numbers = torch.arange(2 * domains) % domains
     return Setup(3, 4, torch.full((3,), 20), 10, 60, groups, batch_size=10, group_domains=numbers)
 
 
-def before_a_step(method: Any, model: FeatureClassifier, context: Context) -> tuple[Any, Batch, Output]:
+def before_a_step(method, model, context):
     """A meta-learner that has seen two batches; its twin, which has also seen the next one, that batch and its output."""
     for k in range(2):
         method.observe(model(make_batch(k).inputs), make_batch(k), context)
@@ -116,14 +106,7 @@ def before_a_step(method: Any, model: FeatureClassifier, context: Context) -> tu
     return twin, data, output
 
 
-def meta_gradients(
-    model: FeatureClassifier,
-    data: Batch,
-    metadata: Batch,
-    inner: Callable[[Tensor, Tensor], Tensor],
-    tensors: Sequence[Tensor],
-    rate: float,
-) -> tuple[Tensor, ...]:
+def meta_gradients(model, data, metadata, inner, tensors, rate):
     """The textbook: a virtual step of SGD on the inner loss, the loss on metadata after it, double backward."""
     parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
     loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
@@ -133,13 +116,13 @@ def meta_gradients(
     return torch.autograd.grad(meta_loss, list(tensors))
 
 
-def mixed_inputs(inputs: Tensor, mix: Mix) -> list[Tensor]:
+def mixed_inputs(inputs, mix):
     """lambda_i x_i + (1 - lambda_i) x_j, one sample after the other."""
     pairs = zip(inputs, inputs[mix.partner], mix.share.tolist(), strict=True)
     return [share * own + (1 - share) * other for own, other, share in pairs]
 
 
-def mixture_loss(model: FeatureClassifier, mixtures: Iterable[Tensor], targets: Tensor, mix: Mix) -> Tensor:
+def mixture_loss(model, mixtures, targets, mix):
     """Mean cross entropy of mixed samples under both labels, one sample after the other."""
     total = torch.zeros((), dtype=torch.float64)
     for i, mixture in enumerate(mixtures):
@@ -148,13 +131,13 @@ def mixture_loss(model: FeatureClassifier, mixtures: Iterable[Tensor], targets: 
     return total / len(targets)
 
 
-def short_run(folder: Path, method: str, **settings: Any) -> TrainConfig:
+def short_run(folder, method, **settings):
     """Two epochs of a small network on coloured digits, unless the settings say otherwise."""
     common = {"task": "digits_coloured", "model": "mlp", "epochs": 2, "batch_size": 100, "learning_rate": 0.05}
     return TrainConfig(**{**common, "method": method, "out": str(folder), **settings})
 
 
-def train_until(config: TrainConfig, steps: int) -> None:
+def train_until(config, steps):
     """End a run on every rank after so many steps; only the first has a progress view to stop it with."""
     with pytest.MonkeyPatch.context() as patch:
         whole, done = Trainer._step, 0
@@ -171,7 +154,7 @@ def train_until(config: TrainConfig, steps: int) -> None:
             train(config)
 
 
-def column(page: Any, table: str, position: int) -> list[str]:
+def column(page, table, position):
     """Texts of a column's cells in the rows that are shown, of a page in a browser."""
     return page.evaluate(
         """([table, position]) => [...document.querySelectorAll(`${table} tbody tr:not(.filtered)`)]
@@ -180,9 +163,7 @@ def column(page: Any, table: str, position: int) -> list[str]:
     )
 
 
-def write_photos(
-    folder: Path, samples: int = 48, seed: int = 0, classes: bool = True, names: tuple[str, str] = ("red", "blue")
-) -> Path:
+def write_photos(folder, samples=48, seed=0, classes=True, names=("red", "blue")):
     """Noise that is red in one class and blue in the other; without classes in no folder, or one that says nothing."""
     generator = np.random.default_rng(seed)
     for row in range(samples):
@@ -194,7 +175,7 @@ def write_photos(
     return folder
 
 
-def load_module(file: Path, name: str) -> ModuleType:
+def load_module(file, name):
     """The module in a file that no package holds, such as a tool's."""
     spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)

@@ -22,7 +22,7 @@ SetProbe = Callable[[str], Path]
 
 
 @pytest.fixture(autouse=True)
-def fresh_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh_machine(monkeypatch):
     """A machine that was never probed, whatever the environment of the tests says."""
     bf16._child_dies.cache_clear()
     for name in (ISA, bf16.OLD_ISA, FORCED):
@@ -30,7 +30,7 @@ def fresh_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SetProbe:
+def probe(monkeypatch, tmp_path):
     """`probe(code)`: a kernel that refuses AMX, and a stand-in for the child, which leaves a letter in a file."""
 
     def put(code: str) -> Path:
@@ -43,14 +43,14 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SetProbe:
     return put
 
 
-def killed_by(name: str) -> str:
+def killed_by(name):
     return f"os.kill(os.getpid(), signal.{name})"
 
 
 KILLED_BY_AMX = f"if os.environ.get({ISA!r}) != {WITHOUT_AMX!r}: {killed_by('SIGILL')}"
 
 
-def test_the_real_probe_agrees_with_the_same_arithmetic_in_a_process_of_its_own() -> None:
+def test_the_real_probe_agrees_with_the_same_arithmetic_in_a_process_of_its_own():
     """The oracle is the minimal case itself: on a machine where it dies the probe must say so, elsewhere it must not."""
     minimal = "import torch\nwith torch.autocast('cpu', torch.bfloat16): torch.nn.Linear(64, 10)(torch.randn(128, 64))"
     done = subprocess.run([sys.executable, "-P", "-c", minimal], capture_output=True, timeout=120)
@@ -61,21 +61,21 @@ def test_the_real_probe_agrees_with_the_same_arithmetic_in_a_process_of_its_own(
 @pytest.mark.parametrize(
     "code", [killed_by("SIGILL"), killed_by("SIGSEGV"), killed_by("SIGABRT"), "raise SystemExit(132)"]
 )
-def test_a_probe_that_dies_of_its_arithmetic_is_a_verdict_asked_for_once(code: str, probe: SetProbe) -> None:
+def test_a_probe_that_dies_of_its_arithmetic_is_a_verdict_asked_for_once(code, probe):
     trace = probe(code)  # the last is how a shell reports it
     assert bf16.dies()
     assert bf16.dies()
     assert trace.read_text() == "x"
 
 
-def test_where_the_kernel_permits_amx_no_child_is_asked(probe: SetProbe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_kernel_permits_amx_no_child_is_asked(probe, monkeypatch):
     trace = probe(killed_by("SIGILL"))
     monkeypatch.setattr(bf16, "amx_is_refused", lambda: False)
     assert not bf16.dies()
     assert not trace.exists()
 
 
-def test_the_kernel_is_asked_only_on_a_cpu_that_announces_amx(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_is_asked_only_on_a_cpu_that_announces_amx(monkeypatch):
     asked: list[tuple[int, ...]] = []
 
     class Kernel:
@@ -95,12 +95,12 @@ def test_the_kernel_is_asked_only_on_a_cpu_that_announces_amx(monkeypatch: pytes
 @pytest.mark.parametrize(
     "code", [killed_by("SIGKILL"), killed_by("SIGTERM"), "raise SystemExit(1)", "import no_such_module"]
 )
-def test_an_end_that_says_nothing_about_the_cpu_is_no_verdict(code: str, probe: SetProbe) -> None:
+def test_an_end_that_says_nothing_about_the_cpu_is_no_verdict(code, probe):
     probe(code)
     assert not bf16.dies()
 
 
-def test_before_torch_is_loaded_amx_is_given_up_only_where_it_kills(probe: SetProbe) -> None:
+def test_before_torch_is_loaded_amx_is_given_up_only_where_it_kills(probe):
     probe("")
     assert not bf16.avoid_amx()
     assert ISA not in os.environ
@@ -114,9 +114,7 @@ def test_before_torch_is_loaded_amx_is_given_up_only_where_it_kills(probe: SetPr
     ("name", "isa", "asked"),
     [(ISA, "AVX2", False), (bf16.OLD_ISA, "AVX2", False), (ISA, WITHOUT_AMX, False), (ISA, "AVX512_CORE_AMX", True)],
 )
-def test_who_has_given_amx_up_is_not_asked_and_who_asks_for_it_is(
-    name: str, isa: str, asked: bool, probe: SetProbe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_has_given_amx_up_is_not_asked_and_who_asks_for_it_is(name, isa, asked, probe, monkeypatch):
     trace = probe(killed_by("SIGILL"))
     monkeypatch.setenv(name, isa)
     assert bf16.avoid_amx() is asked
@@ -124,7 +122,7 @@ def test_who_has_given_amx_up_is_not_asked_and_who_asks_for_it_is(
     assert trace.exists() is asked
 
 
-def test_a_forced_answer_asks_no_child(probe: SetProbe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forced_answer_asks_no_child(probe, monkeypatch):
     trace = probe("")
     for forced, answer in {"dies": True, "survives": False}.items():
         monkeypatch.setenv(FORCED, forced)
@@ -138,7 +136,7 @@ def test_a_forced_answer_asks_no_child(probe: SetProbe, monkeypatch: pytest.Monk
 # Python, where torch is loaded already
 
 
-def test_from_python_a_bf16_run_is_refused_in_one_sentence_before_it_writes(probe: SetProbe, tmp_path: Path) -> None:
+def test_from_python_a_bf16_run_is_refused_in_one_sentence_before_it_writes(probe, tmp_path):
     probe(KILLED_BY_AMX)
     config = TrainConfig(precision="bf16", epochs=1, out=str(tmp_path / "run"))
     with pytest.raises(
@@ -149,16 +147,14 @@ def test_from_python_a_bf16_run_is_refused_in_one_sentence_before_it_writes(prob
     assert not (tmp_path / "run").exists()
 
 
-def test_a_command_run_where_torch_is_loaded_says_the_same(
-    probe: SetProbe, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_command_run_where_torch_is_loaded_says_the_same(probe, capsys, tmp_path):
     probe(KILLED_BY_AMX)
     assert main(["train", "--precision", "bf16", "--out", str(tmp_path / "run")]) == 1
     assert capsys.readouterr().err.startswith("icda: bf16 would kill this process")
 
 
 @pytest.mark.parametrize("precision", ["no", "fp16"])
-def test_other_precisions_ask_nobody(precision: str, probe: SetProbe) -> None:
+def test_other_precisions_ask_nobody(precision, probe):
     from icda.training.run import make_accelerator
 
     trace = probe(killed_by("SIGILL"))
@@ -166,7 +162,7 @@ def test_other_precisions_ask_nobody(precision: str, probe: SetProbe) -> None:
     assert not trace.exists()
 
 
-def test_a_robust_trainer_of_hugging_face_is_refused_too(probe: SetProbe, tmp_path: Path) -> None:
+def test_a_robust_trainer_of_hugging_face_is_refused_too(probe, tmp_path):
     transformers = pytest.importorskip("transformers")
     from icda.integrations.huggingface import RobustTrainer
 
@@ -181,7 +177,7 @@ def test_a_robust_trainer_of_hugging_face_is_refused_too(probe: SetProbe, tmp_pa
         RobustTrainer(model, transformers.TrainingArguments(bf16=True, **how), train_dataset=samples)
 
 
-def test_a_lightning_trainer_is_refused_too(probe: SetProbe, tmp_path: Path) -> None:
+def test_a_lightning_trainer_is_refused_too(probe, tmp_path):
     lightning = pytest.importorskip("lightning.pytorch")
     from icda.integrations.lightning import RobustCallback
 
@@ -217,9 +213,7 @@ def test_a_lightning_trainer_is_refused_too(probe: SetProbe, tmp_path: Path) -> 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_which_commands_ask_for_bf16(
-    words: list[str], asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_commands_ask_for_bf16(words, asks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("half.yaml").write_text("epochs: 1\nprecision: bf16\n")
     Path("plain.yaml").write_text("epochs: 1\nprecision: 'no'\n")
@@ -239,7 +233,7 @@ sys.meta_path.insert(0, Watch())
 """
 
 
-def watched(words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def watched(words, folder, **environment):
     """A command in a process of its own that says what torch found in the environment when it was loaded."""
     script = f"{WATCHED}\nfrom icda.cli.main import main\nsys.exit(main({words!r}))"
     command = [sys.executable, "-c", script]
@@ -250,7 +244,7 @@ def watched(words: list[str], folder: Path, **environment: str) -> subprocess.Co
 SHORT = ["train", "--epochs", "1", "--subset", "64", "--method", "cross_entropy", "--quiet"]
 
 
-def test_a_bf16_command_trains_without_amx_where_amx_kills(tmp_path: Path) -> None:
+def test_a_bf16_command_trains_without_amx_where_amx_kills(tmp_path):
     done = watched([*SHORT, "--precision", "bf16", "--out", "run"], tmp_path, **{FORCED: "dies"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == f"torch finds {WITHOUT_AMX}"
@@ -258,14 +252,14 @@ def test_a_bf16_command_trains_without_amx_where_amx_kills(tmp_path: Path) -> No
     assert json.loads((tmp_path / "run/result.json").read_text())["config"]["precision"] == "bf16"
 
 
-def test_a_command_without_bf16_leaves_the_environment_alone(tmp_path: Path) -> None:
+def test_a_command_without_bf16_leaves_the_environment_alone(tmp_path):
     done = watched(["list", "selection"], tmp_path, **{FORCED: "dies"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "torch finds None"
     assert done.stderr == ""
 
 
-def test_the_tests_themselves_give_amx_up_before_torch_is_loaded(tmp_path: Path) -> None:
+def test_the_tests_themselves_give_amx_up_before_torch_is_loaded(tmp_path):
     """`make test` on such a machine: tests that compute in bf16 in their own process pass."""
     (tmp_path / "watch_torch.py").write_text(WATCHED)
     tests = ["tests/losses/test_base.py", "tests/losses/test_cosine.py", "tests/methods/test_coral.py"]

@@ -15,7 +15,7 @@ Ranks = Callable[..., list[Any]]
 HAPPENED: list[int] = []
 
 
-def everything_that_may_differ(rank: int) -> dict[str, Any]:
+def everything_that_may_differ(rank):
     HAPPENED.append(rank)
     shared = torch.tensor([rank + 1.0])
     dist.all_reduce(shared)
@@ -33,7 +33,7 @@ def everything_that_may_differ(rank: int) -> dict[str, Any]:
     }
 
 
-def test_ranks_compute_together_and_are_apart_in_all_else(run_on_ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_compute_together_and_are_apart_in_all_else(run_on_ranks, monkeypatch):
     monkeypatch.setenv("ONLY_FOR_THIS_TEST", "yes")
     first, second = run_on_ranks(everything_that_may_differ)
     assert [first["rank"], second["rank"]] == [0, 1]
@@ -45,7 +45,7 @@ def test_ranks_compute_together_and_are_apart_in_all_else(run_on_ranks: Ranks, m
         assert first["hash"] != second["hash"]
 
 
-def test_a_call_sees_nothing_of_the_one_before(run_on_ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_sees_nothing_of_the_one_before(run_on_ranks, monkeypatch):
     monkeypatch.setenv("ONLY_FOR_THIS_TEST", "yes")
     before = run_on_ranks(everything_that_may_differ)
     monkeypatch.delenv("ONLY_FOR_THIS_TEST")
@@ -57,24 +57,24 @@ def test_a_call_sees_nothing_of_the_one_before(run_on_ranks: Ranks, monkeypatch:
         assert after[rank]["happened"] == 1
 
 
-def second_rank_fails(rank: int) -> None:
+def second_rank_fails(rank):
     print(f"rank {rank} speaks")
     if rank == 1:
         raise RuntimeError("the second rank is tired")
 
 
-def second_rank_dies(rank: int) -> None:
+def second_rank_dies(rank):
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_rank_that_fails_fails_the_test_with_all_it_said(run_on_ranks: Ranks) -> None:
+def test_a_rank_that_fails_fails_the_test_with_all_it_said(run_on_ranks):
     with pytest.raises(
         AssertionError, match=r"(?s)\['0', '1'\].*rank 1 speaks.*RuntimeError: the second rank is tired"
     ):
         run_on_ranks(second_rank_fails)
 
 
-def test_a_rank_that_dies_fails_the_test(run_on_ranks: Ranks) -> None:
+def test_a_rank_that_dies_fails_the_test(run_on_ranks):
     with pytest.raises(AssertionError, match=r"\['0', '-9'\]"):
         run_on_ranks(second_rank_dies)

@@ -11,10 +11,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -51,7 +49,7 @@ needs_mkdocs = pytest.mark.skipif(
 METHOD_HOOK = load_module(DOCS / "hooks/method_pages.py", "docs_method_pages")
 
 
-def nav_pages(entry: object) -> Iterator[str]:
+def nav_pages(entry):
     if isinstance(entry, str):
         yield entry
     elif isinstance(entry, list):
@@ -61,16 +59,16 @@ def nav_pages(entry: object) -> Iterator[str]:
         yield from nav_pages(list(entry.values()))
 
 
-def configuration() -> dict[str, Any]:
+def configuration():
     return yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
 
-def methods_named_by(page: Path) -> set[str]:
+def methods_named_by(page):
     """The methods whose page it is: its line of names, right under the title, has `--method NAME` for each."""
     return set(METHOD_HOOK.read_page(page).methods)
 
 
-def index_row(name: str) -> list[str]:
+def index_row(name):
     """The row of a method in the table of all methods."""
     lines = METHOD_HOOK.table_of_methods(DOCS).splitlines()
     rows = [line for line in lines if line.startswith(f"| `{name}`")]
@@ -78,7 +76,7 @@ def index_row(name: str) -> list[str]:
     return [cell.strip() for cell in rows[0].strip("|").split("|")]
 
 
-def build(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
+def build(folder, out):
     """Build a site strictly. Only the exit code counts: mkdocs-material prints a banner about its own future."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -86,26 +84,26 @@ def build(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site")
     done = build(ROOT, out)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
 
-def article(site: Path, page: Path) -> str:
+def article(site, page):
     html = (site / page.relative_to(DOCS)).with_suffix(".html").read_text()
     return html[html.index("<article") : html.index("</article>")]
 
 
 @by_method
-def test_every_method_has_a_page(name: str) -> None:
+def test_every_method_has_a_page(name):
     pages = [page.name for page in METHOD_PAGES if name in methods_named_by(page)]
     assert len(pages) == 1, f"{name!r} wants one page in docs/methods with `--method {name}` under its title: {pages}"
 
 
 @by_method
-def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(name: str) -> None:
+def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(name):
     _, what, kind, needs, _ = index_row(name)
     page = re.search(r"\]\((\w+\.md)\): \w", what)
     assert name in methods_named_by(DOCS / "methods" / page[1])
@@ -114,7 +112,7 @@ def test_the_table_of_methods_says_what_a_method_needs_and_leads_to_its_page(nam
     assert kind in ("loss", "procedure")
 
 
-def test_the_nav_has_every_page_once() -> None:
+def test_the_nav_has_every_page_once():
     named = [page for page in nav_pages(configuration()["nav"]) if page not in GENERATED_PAGES]
     named += [*nav_pages(METHOD_HOOK.navigation(DOCS)), "api/index.md"]
     notebooks = [f"notebooks/{path.stem}.md" for path in (ROOT / "examples").glob("*.ipynb")]
@@ -122,7 +120,7 @@ def test_the_nav_has_every_page_once() -> None:
 
 
 @by_page
-def test_every_internal_link_leads_to_a_file_of_the_site(page: Path) -> None:
+def test_every_internal_link_leads_to_a_file_of_the_site(page):
     text = FENCE.sub("", page.read_text())
     targets = re.findall(r"\]\(([^)\s]+)\)", text)
     for target in (target.split("#")[0] for target in targets if "://" not in target):
@@ -131,13 +129,13 @@ def test_every_internal_link_leads_to_a_file_of_the_site(page: Path) -> None:
 
 
 @by_page
-def test_no_page_names_an_absolute_path(page: Path) -> None:
+def test_no_page_names_an_absolute_path(page):
     assert not ABSOLUTE_PATH.findall(page.read_text())
 
 
 @needs_mkdocs
 @by_page
-def test_tables_and_lists_of_a_page_are_rendered_as_such(page: Path, site: Path) -> None:
+def test_tables_and_lists_of_a_page_are_rendered_as_such(page, site):
     source, html = FENCE.sub("", page.read_text()), article(site, page)
     if page == DOCS / "methods/index.md":
         source = source.replace(METHOD_HOOK.MARKER, METHOD_HOOK.table_of_methods(DOCS))
@@ -151,7 +149,7 @@ def test_tables_and_lists_of_a_page_are_rendered_as_such(page: Path, site: Path)
 
 @needs_mkdocs
 @by_page
-def test_no_underscore_of_a_formula_becomes_emphasis(page: Path, site: Path) -> None:
+def test_no_underscore_of_a_formula_becomes_emphasis(page, site):
     """Python-Markdown takes `_` after a combining accent for the start of emphasis: write `\\_` there."""
     source = page.read_text()
     for shown in re.findall(r"<em>(.*?)</em>", article(site, page), re.DOTALL):
@@ -160,7 +158,7 @@ def test_no_underscore_of_a_formula_becomes_emphasis(page: Path, site: Path) -> 
 
 
 @needs_mkdocs
-def test_the_site_loads_nothing_from_a_network(site: Path) -> None:
+def test_the_site_loads_nothing_from_a_network(site):
     html = "\n".join(path.read_text() for path in site.rglob("*.html"))
     loaded = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"?((?:https?:)?//[^\"\s>]+)", html)
     assert not loaded
@@ -169,7 +167,7 @@ def test_the_site_loads_nothing_from_a_network(site: Path) -> None:
 
 @needs_mkdocs
 @pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda page: page.stem)
-def test_the_page_of_a_method_links_to_its_class_in_the_reference(page: Path, site: Path) -> None:
+def test_the_page_of_a_method_links_to_its_class_in_the_reference(page, site):
     links = re.findall(r'href="\.\./(api/\w+\.html)#([\w.]+)"', article(site, page))
     classes = {f"{cls.__module__}.{cls.__qualname__}" for cls in map(method_class, methods_named_by(page))}
     assert {anchor for _, anchor in links} >= classes
@@ -178,7 +176,7 @@ def test_the_page_of_a_method_links_to_its_class_in_the_reference(page: Path, si
 
 
 @needs_mkdocs
-def test_the_reference_shows_signatures_and_doctests_as_code(site: Path) -> None:
+def test_the_reference_shows_signatures_and_doctests_as_code(site):
     text = (site / "api/losses.html").read_text()
     entry = text[text.index('id="icda.losses.icda.ICDALoss"') :][:20_000]
     plain = re.sub(r"<[^>]+>", "", entry)
@@ -188,7 +186,7 @@ def test_the_reference_shows_signatures_and_doctests_as_code(site: Path) -> None
 
 
 @needs_mkdocs
-def test_the_search_index_has_pages_methods_and_the_reference(site: Path) -> None:
+def test_the_search_index_has_pages_methods_and_the_reference(site):
     entries = json.loads((site / "search/search_index.json").read_text())["docs"]
     places = {entry["location"]: entry["text"] for entry in entries}
     assert "log" in places["mathematics.html#s3-1"]
@@ -196,7 +194,7 @@ def test_the_search_index_has_pages_methods_and_the_reference(site: Path) -> Non
     assert {f"notebooks/{path.stem}.html" for path in (ROOT / "examples").glob("*.ipynb")} <= set(places)
 
 
-def small_site(folder: Path) -> Path:
+def small_site(folder):
     """A copy of the site's sources without the API reference, which takes most of the time of a build."""
     shutil.copytree(DOCS, folder / "docs")
     config = configuration()
@@ -214,7 +212,7 @@ def small_site(folder: Path) -> Path:
 
 
 @needs_mkdocs
-def test_a_new_page_of_a_method_is_in_table_and_navigation_without_another_edit(tmp_path: Path) -> None:
+def test_a_new_page_of_a_method_is_in_table_and_navigation_without_another_edit(tmp_path):
     folder = small_site(tmp_path)
     page = folder / "docs/methods/brand_new.md"
     page.write_text("---\nfamily: Long tails\n---\n\n# Brand new\n\n`--method focal`\n\nText.\n")
@@ -226,7 +224,7 @@ def test_a_new_page_of_a_method_is_in_table_and_navigation_without_another_edit(
     assert index.count('href="brand_new.html"') > 1, "the navigation has it, too"
 
 
-def test_a_method_page_without_front_matter_is_placed_last(tmp_path: Path) -> None:
+def test_a_method_page_without_front_matter_is_placed_last(tmp_path):
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods/plain.md").write_text("# Plain\n\n`--method icda`\n\nText.\n")
     (tmp_path / "methods/novel.md").write_text("---\nfamily: Novel\n---\n\n# Novel\n\n`--method uw`\n\nText.\n")
@@ -242,7 +240,7 @@ def test_a_method_page_without_front_matter_is_placed_last(tmp_path: Path) -> No
 
 
 @needs_mkdocs
-def test_doctests_of_a_docstring_become_code_blocks() -> None:
+def test_doctests_of_a_docstring_become_code_blocks():
     fence = load_module(DOCS / "hooks/doctest_blocks.py", "docs_doctest_blocks").fence_doctests
     assert fence("Text.\n\n>>> 1 + 1\n2\n\nMore.") == "Text.\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."
     assert fence("Text.") == "Text."
@@ -251,7 +249,7 @@ def test_doctests_of_a_docstring_become_code_blocks() -> None:
 
 @needs_mkdocs
 @pytest.mark.parametrize("damage", ["dead link", "dead anchor", "page outside the nav", "nav without a page"])
-def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
+def test_the_build_fails_on(damage, tmp_path):
     small_site(tmp_path)
     home = tmp_path / "docs/index.md"
     if damage == "dead link":
@@ -267,7 +265,7 @@ def test_the_build_fails_on(damage: str, tmp_path: Path) -> None:
     assert "strict mode" in done.stdout + done.stderr, "it failed for another reason"
 
 
-def complete_blocks() -> list[tuple[str, str]]:
+def complete_blocks():
     """Python of README, home, guides and some references that needs nothing else: it begins with an import."""
     found = []
     complete = [DOCS / f"{name}.md" for name in ("index", "classifier", "datasets", "losses", "statistics", "training")]
@@ -278,28 +276,26 @@ def complete_blocks() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in complete_blocks()])
-def test_code_that_needs_nothing_else_runs(
-    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_code_that_needs_nothing_else_runs(code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(code, {"__name__": "__main__"})
     if code in README.read_text():
         assert f"This prints `{capsys.readouterr().out.strip()}`" in README.read_text()
 
 
-def test_readme_home_and_guides_have_code_that_runs() -> None:
+def test_readme_home_and_guides_have_code_that_runs():
     assert {name.partition("-")[0] for name, _ in complete_blocks()} >= {"README", "index", "tables", "loop"}
 
 
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.parent in (DOCS, DOCS / "guides")], ids=lambda p: p.stem
 )
-def test_code_of_guides_and_references_fits_its_box(page: Path) -> None:
+def test_code_of_guides_and_references_fits_its_box(page):
     lines = [line for block in FENCE.finditer(page.read_text()) for line in block["code"].splitlines()]
     assert not [line for line in lines if len(line) > 79]
 
 
-def pictures_of(page: Path) -> Iterator[Path]:
+def pictures_of(page):
     text = FENCE.sub("", page.read_text())
     for target in re.findall(r"!\[[^]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"", text):
         name = "".join(target).split("#")[0]
@@ -308,14 +304,14 @@ def pictures_of(page: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_pictures_of_a_page_exist_and_are_small(page: Path) -> None:
+def test_pictures_of_a_page_exist_and_are_small(page):
     for picture in pictures_of(page):
         assert picture.is_file(), f"{page.name} shows {picture}"
         assert picture.stat().st_size <= 150 * 1024, f"{picture.name}: `make pictures`, or fewer colours"
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_a_guide_begins_with_a_picture_and_ends_with_the_next_step(page: Path) -> None:
+def test_a_guide_begins_with_a_picture_and_ends_with_the_next_step(page):
     paragraphs = page.read_text().strip().split("\n\n")
     assert paragraphs[0].startswith("# ")
     assert paragraphs[1].startswith("![")
@@ -323,17 +319,17 @@ def test_a_guide_begins_with_a_picture_and_ends_with_the_next_step(page: Path) -
 
 
 @pytest.mark.parametrize("name", re.findall(r"^\| `([^|]+?)` \|", (DOCS / "install.md").read_text(), re.MULTILINE))
-def test_the_install_page_names_extras_that_exist(name: str) -> None:
+def test_the_install_page_names_extras_that_exist(name):
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"\w+", name)) <= set(known)
 
 
-def test_the_install_page_names_every_extra() -> None:
+def test_the_install_page_names_every_extra():
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert [extra for extra in known if f"`{extra}`" not in (DOCS / "install.md").read_text()] == []
 
 
-def tutorial_snippets() -> list[tuple[str, str]]:
+def tutorial_snippets():
     """Python blocks of the tutorial that need no earlier run, each with the output printed below it."""
     blocks = [(block["language"], block["code"]) for block in FENCE.finditer((DOCS / "tutorial.md").read_text())]
     pairs = itertools.pairwise(blocks)
@@ -344,9 +340,7 @@ def tutorial_snippets() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("code", "output"), tutorial_snippets(), ids=["wrong labels", "spurious correlation", "long tail"]
 )
-def test_the_tutorial_shows_what_its_code_prints(
-    code: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tutorial_shows_what_its_code_prints(code, output, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, {"__name__": "__main__"})
@@ -358,14 +352,14 @@ def test_the_tutorial_shows_what_its_code_prints(
 
 
 @pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
-def test_links_from_the_root_lead_to_files_of_the_repository(page: Path) -> None:
+def test_links_from_the_root_lead_to_files_of_the_repository(page):
     targets = re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text()))
     for target in (target.split("#")[0] for target in targets if "://" not in target):
         assert (ROOT / target).exists(), f"{page.name} links to {target}"
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_in_running_text_exist(page: Path) -> None:
+def test_commands_in_running_text_exist(page):
     text = FENCE.sub("", page.read_text())
     for command, second in re.findall(r"`icda ([a-z]\w*)(?: ([a-z][\w-]*))?", text):
         assert command in (*BUILT_IN, "bench"), f"{page.name}: icda {command}"
@@ -373,7 +367,7 @@ def test_commands_in_running_text_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) -> None:
+def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page):
     for block in FENCE.finditer(page.read_text()):
         if block["language"] in ("python", "markdown"):
             continue
@@ -387,34 +381,34 @@ def test_commands_on_a_page_exist_and_so_do_their_methods_and_tasks(page: Path) 
             assert name in TASKS
 
 
-def sections_of_the_mathematics() -> set[str]:
+def sections_of_the_mathematics():
     """Section numbers, and the decisions 4.1 to 4.26, which are rows of a table."""
     text = (DOCS / "mathematics.md").read_text()
     return {heading or decision for heading, _, decision in SECTION.findall(text)}
 
 
-def citations(folder: str) -> Iterator[tuple[Path, str]]:
+def citations(folder):
     for path in sorted((ROOT / folder).rglob("*")):
         if path.suffix in (".py", ".md", ".yaml"):
             for first, last in CITATION.findall(path.read_text()):
                 yield from ((path, number) for number in (first, last) if number)
 
 
-def test_every_cited_section_of_the_mathematics_exists() -> None:
+def test_every_cited_section_of_the_mathematics_exists():
     cited = [citation for folder in ("src", "tests", "docs", "examples") for citation in citations(folder)]
     sections = sections_of_the_mathematics()
     assert len(cited) > 30
     assert not [f"{path.name}: {number}" for path, number in cited if number not in sections]
 
 
-def test_the_mathematics_has_the_loss_twenty_six_decisions_and_anchors_that_follow_the_numbers() -> None:
+def test_the_mathematics_has_the_loss_twenty_six_decisions_and_anchors_that_follow_the_numbers():
     found = SECTION.findall((DOCS / "mathematics.md").read_text())
     assert {"0", "1", "2.4", "3.4", "7", "8", "9.4"} <= {number for number, _, _ in found}
     assert [decision for _, _, decision in found if decision] == [f"4.{number}" for number in range(1, 27)]
     assert all(number.replace(".", "-") == anchor for number, anchor, _ in found)
 
 
-def test_the_map_of_the_house_names_files_that_exist_from_the_command_to_the_report() -> None:
+def test_the_map_of_the_house_names_files_that_exist_from_the_command_to_the_report():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     walk = text[text.index("## The map of the house") :]
     files = re.findall(r"`([\w/]+\.py)`", walk)
@@ -427,7 +421,7 @@ PROMISES = [ROOT / "SECURITY.md", *(DOCS / f"{name}.md" for name in ("evidence/r
 
 
 @pytest.mark.parametrize("page", PROMISES, ids=lambda page: page.name)
-def test_the_test_beside_a_promise_exists(page: Path) -> None:
+def test_the_test_beside_a_promise_exists(page):
     known = {
         name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
     }

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ METHODS = {
 }
 
 
-def documented(thing: Any) -> set[str]:
+def documented(thing):
     """Arguments named under "Args:", or under scikit-learn's "Parameters" in an estimator."""
     doc = inspect.getdoc(thing) or ""
     google = re.search(r"^Args:\n((?: +.*(?:\n|$))+)", doc, re.M)
@@ -39,7 +38,7 @@ def documented(thing: Any) -> set[str]:
     return {name.strip() for entry in entries for name in entry.split(",")}
 
 
-def arguments(thing: Any) -> set[str]:
+def arguments(thing):
     names = set(inspect.signature(thing).parameters) - {"self"}
     return names - ({"unknown"} if thing is icda.AdjustedLoss else set())  # what is refused
 
@@ -48,24 +47,24 @@ MADE = sorted(name for name, thing in PUBLIC.items() if thing not in RECORDS)
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_every_argument_is_explained_and_no_other(name: str) -> None:
+def test_every_argument_is_explained_and_no_other(name):
     assert documented(PUBLIC[name]) == arguments(PUBLIC[name])
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if not isinstance(PUBLIC[name], type)])
-def test_a_function_says_what_it_returns(name: str) -> None:
+def test_a_function_says_what_it_returns(name):
     assert re.search(r"^Returns:\n    \S|^Returns\n-+\n\S|returns ", inspect.getdoc(PUBLIC[name]) or "", re.M), name
 
 
 @pytest.mark.parametrize(("name", "method"), METHODS.items())
-def test_the_calls_of_a_loop_are_explained(name: str, method: Callable[..., Any]) -> None:
+def test_the_calls_of_a_loop_are_explained(name, method):
     assert documented(method) == arguments(method), name
     if name != "ClassStatistics.update":  # which returns nothing
         assert "\nReturns:\n" in (inspect.getdoc(method) or "")
 
 
 @pytest.mark.parametrize("record", [record for record in RECORDS if record is not icda.Audit])
-def test_a_record_names_its_fields(record: Any) -> None:
+def test_a_record_names_its_fields(record):
     fields = (
         [field.name for field in dataclasses.fields(record)] if dataclasses.is_dataclass(record) else record._fields
     )
@@ -73,12 +72,12 @@ def test_a_record_names_its_fields(record: Any) -> None:
     assert missing == []
 
 
-def test_tensors_have_their_shapes() -> None:
+def test_tensors_have_their_shapes():
     for name in ("ICDALoss", "LDAMLoss", "FeatureTap", "direct_strength", "augment"):
         assert re.search(r"\((?:N|C|K)(?:, [A-Z])?,?\)", inspect.getdoc(PUBLIC[name]) or ""), name
 
 
-def test_an_inherited_argument_is_explained_as_in_its_base() -> None:
+def test_an_inherited_argument_is_explained_as_in_its_base():
     base, own = (inspect.getdoc(kind) or "" for kind in (icda.AdjustedLoss, icda.ISDALoss))
     line = next(line for line in base.splitlines() if line.strip().startswith("ignore_index:"))
     assert line in own.splitlines()

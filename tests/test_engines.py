@@ -20,16 +20,16 @@ from icda.cli.fit import main
 from icda.data.embedding import embed, read_samples
 from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
-from icda.engines import Here, OnRay, Processes, make_engine, start_ray
+from icda.engines import Here, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
 from icda.heads.blocks import BlockProblem, BlockRows
 from icda.heads.problem import LossSettings
-from icda.heads.solver import LinearHead, fit_head
+from icda.heads.solver import fit_head
 from icda.serving.model import load
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
+def files(tmp_path):
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, 400)
     features = generator.normal(size=(400, 5)) + 0.6 * labels[:, None]
@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def folder(files: tuple[Path, Path], tmp_path: Path) -> Path:
+def folder(files, tmp_path):
     """The same rows in two Parquet files, the features in single precision."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     features, labels = np.load(files[0]).astype(np.float32), np.load(files[1])
@@ -52,17 +52,17 @@ def folder(files: tuple[Path, Path], tmp_path: Path) -> Path:
     return folder
 
 
-def fit_blocks(blocks: list[Any], settings: LossSettings, engine: Any = None) -> LinearHead:
+def fit_blocks(blocks, settings, engine=None):
     rows = BlockRows.gather(blocks, engine, full=settings.name == "icda", dtype=torch.float64)
     return fit_head(BlockProblem(rows, 1 / rows.shape[0]), settings, 200, 1e-7)
 
 
-def test_results_come_in_the_order_of_the_items(ray_engine: OnRay) -> None:
+def test_results_come_in_the_order_of_the_items(ray_engine):
     assert list(ray_engine.each(pow, range(9), 2)) == list(Here().each(pow, range(9), 2))
 
 
 @pytest.mark.parametrize("name", ["la", "icda"])
-def test_ray_finds_the_head_of_one_process(files: tuple[Path, Path], ray_engine: OnRay, name: str) -> None:
+def test_ray_finds_the_head_of_one_process(files, ray_engine, name):
     blocks = find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90)
     assert [len(block) for block in blocks] == [90, 90, 90, 90, 40]
     settings = LossSettings(name)
@@ -92,9 +92,7 @@ class Mortal:
         return rows
 
 
-def test_a_killed_worker_costs_its_block_and_not_the_fit(
-    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay
-) -> None:
+def test_a_killed_worker_costs_its_block_and_not_the_fit(files, tmp_path, ray_engine):
     blocks: list[Any] = list(find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90))
     whole = fit_blocks(blocks, LossSettings("icda"))
     marker = tmp_path / "dead"
@@ -104,18 +102,16 @@ def test_a_killed_worker_costs_its_block_and_not_the_fit(
     np.testing.assert_allclose(found.weight, whole.weight, atol=1e-9)
 
 
-def test_what_the_work_refuses_is_said_as_it_would_be_here(ray_engine: OnRay) -> None:
+def test_what_the_work_refuses_is_said_as_it_would_be_here(ray_engine):
     with pytest.raises(InputError, match="refused"):
         list(ray_engine.each(refuse, [1]))
 
 
-def refuse(_: int) -> None:
+def refuse(_):
     raise InputError("refused")
 
 
-def test_a_folder_of_parquet_gives_the_head_of_the_array(
-    files: tuple[Path, Path], folder: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_parquet_gives_the_head_of_the_array(files, folder, tmp_path):
     blocks = find_blocks(folder, Columns(features="embedding"))
     assert [len(block) for block in blocks] == [100, 50, 100, 100, 50]
     found = fit_blocks(list(blocks), LossSettings("la"))
@@ -125,9 +121,7 @@ def test_a_folder_of_parquet_gives_the_head_of_the_array(
     np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-5)
 
 
-def test_the_command_writes_a_model_that_predicts(
-    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_model_that_predicts(files, tmp_path, ray_engine, capsys):
     folders = [tmp_path / where for where in ("blocks", "ray")]
     for folder in folders:
         words = [str(files[0]), "--labels", str(files[1]), "--method", "icda", "--on", folder.name]
@@ -148,14 +142,12 @@ def test_the_command_writes_a_model_that_predicts(
         (["--on", "ray", "--jobs", "0"], "--jobs is 0"),
     ],
 )
-def test_what_blocks_cannot_do_is_refused(
-    files: tuple[Path, Path], tmp_path: Path, words: list[str], said: str
-) -> None:
+def test_what_blocks_cannot_do_is_refused(files, tmp_path, words, said):
     with pytest.raises(InputError, match=said):
         main([str(files[0]), "--labels", str(files[1]), "--on", "blocks", "--out", str(tmp_path / "m"), *words])
 
 
-def test_files_that_do_not_fit_are_named(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_files_that_do_not_fit_are_named(files, tmp_path):
     with pytest.raises(InputError, match=r"--labels LABELS\.npy"):
         find_blocks(files[0], Columns())
     np.save(tmp_path / "short.npy", np.zeros(3))
@@ -178,7 +170,7 @@ class Lengths:
         return torch.tensor([[float(len(text))] for text in inputs])
 
 
-def test_features_made_on_ray_are_the_same_file(tmp_path: Path, ray_engine: OnRay) -> None:
+def test_features_made_on_ray_are_the_same_file(tmp_path, ray_engine):
     texts = [f"{'x' * (k % 17)},{'ab'[k % 2]}" for k in range(400)]
     (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(texts) + "\n")
     samples = read_samples(tmp_path / "texts.csv")
@@ -187,7 +179,7 @@ def test_features_made_on_ray_are_the_same_file(tmp_path: Path, ray_engine: OnRa
     assert (tmp_path / "here.npz").read_bytes() == (tmp_path / "ray.npz").read_bytes()
 
 
-def test_a_file_of_embed_is_read_in_blocks(tmp_path: Path) -> None:
+def test_a_file_of_embed_is_read_in_blocks(tmp_path):
     (tmp_path / "texts.csv").write_text("text,label\n" + "\n".join(f"{'x' * (k % 9)},{'ab'[k % 2]}" for k in range(40)))
     made = embed(read_samples(tmp_path / "texts.csv"), Lengths(), tmp_path / "f.npz", batch_size=4)
     blocks = find_blocks(tmp_path / "f.npz", Columns(), block_bytes=4 * 15)
@@ -200,15 +192,13 @@ def test_a_file_of_embed_is_read_in_blocks(tmp_path: Path) -> None:
 EXACT = AuditSettings(folds=3, rounds=2, tol=1e-7, dtype=torch.float64)
 
 
-def same_rows(one: Path, other: Path) -> bool:
+def same_rows(one, other):
     """Whether two audits have written the same files."""
     names = [[path.name for path in sorted(folder.iterdir())] for folder in (one, other)]
     return names[0] == names[1] and all((one / name).read_bytes() == (other / name).read_bytes() for name in names[0])
 
 
-def test_an_audit_on_ray_is_that_of_one_process_and_outlives_a_worker(
-    files: tuple[Path, Path], tmp_path: Path, ray_engine: OnRay
-) -> None:
+def test_an_audit_on_ray_is_that_of_one_process_and_outlives_a_worker(files, tmp_path, ray_engine):
     blocks: list[Any] = list(find_blocks(files[0], Columns(labels=str(files[1])), block_bytes=5 * 8 * 90))
     marker = tmp_path / "dead"
     mortal = [*blocks[:2], Mortal(blocks[2], marker), *blocks[3:]]
@@ -226,9 +216,7 @@ def test_an_audit_on_ray_is_that_of_one_process_and_outlives_a_worker(
     assert same_rows(tmp_path / "here", tmp_path / "there")
 
 
-def test_the_command_audits_a_folder_of_parquet_on_ray(
-    folder: Path, tmp_path: Path, ray_engine: OnRay, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_audits_a_folder_of_parquet_on_ray(folder, tmp_path, ray_engine, capsys):
     for where in ("blocks", "ray"):
         words = [str(folder), "--features", "embedding", "--on", where, "--rounds", "1", "--out", str(tmp_path / where)]
         assert audit_main(words) == 0
@@ -238,7 +226,7 @@ def test_the_command_audits_a_folder_of_parquet_on_ray(
     assert same_rows(tmp_path / "blocks/rows", tmp_path / "ray/rows")
 
 
-def test_processes_share_the_threads_and_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_the_threads_and_keep_the_order(monkeypatch):
     monkeypatch.setattr("icda.engines.thread_budget", lambda: 5)
     shares = [(engine.jobs, engine.threads) for engine in map(Processes, (1, 2, 3, 9))]
     assert shares == [(1, 5), (2, 2), (3, 1), (5, 1)]
@@ -246,7 +234,7 @@ def test_processes_share_the_threads_and_keep_the_order(monkeypatch: pytest.Monk
         assert list(engine.each(pow, range(7), 2)) == [0, 1, 4, 9, 16, 25, 36]
 
 
-def test_what_ends_a_process_is_said_as_it_would_be_here_and_an_interrupt_says_nothing_of_its_own() -> None:
+def test_what_ends_a_process_is_said_as_it_would_be_here_and_an_interrupt_says_nothing_of_its_own():
     with pytest.raises(OperationError, match="processes died"):
         list(Processes(1).each(os._exit, [1]))
     with pytest.raises(ZeroDivisionError):
@@ -254,11 +242,11 @@ def test_what_ends_a_process_is_said_as_it_would_be_here_and_an_interrupt_says_n
     assert list(Processes(1).each(ends_silently, [0])) == [True]
 
 
-def ends_silently(_: int) -> bool:
+def ends_silently(_):
     return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_processes_of_embed_follow_inputs_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_embed_follow_inputs_and_cores(monkeypatch):
     monkeypatch.setattr("icda.cli.embed.thread_budget", lambda: 33)
     assert [local_jobs(None, inputs, 32, "cpu") for inputs in (10, 2048, 10_000, 10**6)] == [1, 1, 4, 8]
     monkeypatch.setattr("icda.cli.embed.thread_budget", lambda: 2)
@@ -281,7 +269,7 @@ class FakeRay:
         self.started.append(num_cpus)
 
 
-def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch):
     ray = FakeRay()
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
@@ -327,7 +315,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("seconds", [1.0, 3.5])
-def test_an_interrupt_is_said_once_and_not_by_every_process(tmp_path: Path, seconds: float) -> None:
+def test_an_interrupt_is_said_once_and_not_by_every_process(tmp_path, seconds):
     (tmp_path / "slow.py").write_text(SLOW_IMPORTS)
     driver = subprocess.Popen(
         [sys.executable, str(tmp_path / "slow.py")],
@@ -346,5 +334,5 @@ def test_an_interrupt_is_said_once_and_not_by_every_process(tmp_path: Path, seco
     assert started
 
 
-def _children(pid: int) -> list[str]:
+def _children(pid):
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -9,7 +9,7 @@ from icda.extras import MissingExtraError, require
 ROOT = Path(__file__).parents[1]
 
 
-def test_a_package_with_a_missing_part_shows_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_with_a_missing_part_shows_its_own_error(tmp_path, monkeypatch):
     (tmp_path / "lame_package.py").write_text("import not_installed_part")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="not_installed_part") as caught:
@@ -17,7 +17,7 @@ def test_a_package_with_a_missing_part_shows_its_own_error(tmp_path: Path, monke
     assert not isinstance(caught.value, MissingExtraError)
 
 
-def test_every_extra_that_an_error_names_brings_the_package() -> None:
+def test_every_extra_that_an_error_names_brings_the_package():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     found = set()
     for file in (ROOT / "src").rglob("*.py"):

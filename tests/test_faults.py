@@ -13,7 +13,7 @@ from support import load_module
 FAULTS = Path(__file__).parents[1] / "tools/faults"
 
 
-def test_a_few_faults_leave_nothing_behind(tmp_path: Path) -> None:
+def test_a_few_faults_leave_nothing_behind(tmp_path):
     few = ["--kills", "3", "--disks", "2", "--pairs", "2", "--torchruns", "0", "--damages", "0"]
     few += ["--output-kills", "2", "--output-disks", "2", "--output-pairs", "2"]
     done = subprocess.run(
@@ -32,7 +32,7 @@ def test_a_few_faults_leave_nothing_behind(tmp_path: Path) -> None:
     assert rows["two writers"]["mixed"] == rows["killed"]["different"] == rows["disk full"]["obscure"] == "0"
 
 
-def test_two_runs_that_differ_are_found_to(tmp_path: Path) -> None:
+def test_two_runs_that_differ_are_found_to(tmp_path):
     harness = load_module(FAULTS / "training.py", "faults_of_training")
     folders = [tmp_path / name for name in ("one", "other", "copy")]
     for seed, folder in enumerate(folders[:2]):

@@ -3,7 +3,6 @@
 import json
 import tracemalloc
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from icda.training.checkpoint import load_checkpoint
 ROWS = 2**27 + 2**24  # of float64: more than UNPACKED_FREE
 
 
-def pack(path: Path, shape: tuple[int, ...], stored: int) -> Path:
+def pack(path, shape, stored):
     """An .npz whose array says it has a shape, with so many zero bytes behind it."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("X.npy", "w", force_zip64=True) as entry:
@@ -40,12 +39,12 @@ def pack(path: Path, shape: tuple[int, ...], stored: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bomb(tmp_path_factory):
     return pack(tmp_path_factory.mktemp("bomb") / "bomb.npz", (ROWS, 1), 8 * ROWS)
 
 
 @pytest.fixture(scope="module")
-def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def parquet(tmp_path_factory):
     """A few kilobytes on the disk: the same value again and again, in one row group."""
     path = tmp_path_factory.mktemp("parquet") / "bomb.parquet"
     part = pa.chunked_array([pa.array(np.zeros(2**20))] * 8)
@@ -59,7 +58,7 @@ def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def peak(work: object) -> int:
+def peak(work):
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=r"GiB of memory"):
@@ -69,19 +68,19 @@ def peak(work: object) -> int:
         tracemalloc.stop()
 
 
-def test_an_archive_is_measured_by_its_directory(bomb: Path) -> None:
+def test_an_archive_is_measured_by_its_directory(bomb):
     assert bomb.stat().st_size < 2**21
     assert peak(lambda: read_arrays(bomb)) < 2**24
     assert read_arrays(bomb, ["y"])["y"].shape == (3,)  # what is not asked for is not counted
 
 
-def test_an_array_that_says_to_be_larger_than_it_is_is_refused(tmp_path: Path) -> None:
+def test_an_array_that_says_to_be_larger_than_it_is_is_refused(tmp_path):
     path = pack(tmp_path / "lies.npz", (10**12, 8), 2**24)
     with pytest.raises(InputError, match=r"X\.npy is cut off"):
         read_arrays(path)
 
 
-def test_parquet_is_measured_by_its_footer(parquet: Path) -> None:
+def test_parquet_is_measured_by_its_footer(parquet):
     assert peak(lambda: read_feature_file(parquet, Columns(labels="label"))) < 2**24
     model = HeadModel(np.array([0, 1]), np.zeros((2, 20)), np.zeros(2), Reads("features", 20, columns=named()))
     assert peak(lambda: read_new(parquet, model.reads)) < 2**24
@@ -89,11 +88,11 @@ def test_parquet_is_measured_by_its_footer(parquet: Path) -> None:
     assert peak(block.read) < 2**24
 
 
-def named() -> tuple[str, ...]:
+def named():
     return tuple(f"f{k}" for k in range(20))
 
 
-def test_a_checkpoint_is_measured_by_its_directory(tmp_path: Path) -> None:
+def test_a_checkpoint_is_measured_by_its_directory(tmp_path):
     path = tmp_path / "model.pt"
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
@@ -105,14 +104,14 @@ def test_a_checkpoint_is_measured_by_its_directory(tmp_path: Path) -> None:
         load_checkpoint(path)
 
 
-def test_what_is_stored_as_it_is_may_be_of_any_size(tmp_path: Path) -> None:
+def test_what_is_stored_as_it_is_may_be_of_any_size(tmp_path):
     path = tmp_path / "plain"
     with path.open("wb") as file:
         file.truncate(2**36)
     check_unpacked(path, 2**36)
 
 
-def test_images_of_a_stranger_s_size_are_refused(tmp_path: Path) -> None:
+def test_images_of_a_stranger_s_size_are_refused(tmp_path):
     known = {"kind": "image", "width": 1280, "encoder": "efficientnet_lite0", "image_size": 20000}
     with pytest.raises(InputError, match=rf"image size is 20000, expected 1 to {LARGEST_SIDE}"):
         Reads.from_dict(known, "model.json")
@@ -120,7 +119,7 @@ def test_images_of_a_stranger_s_size_are_refused(tmp_path: Path) -> None:
         create_encoder(None, "image", 20000)
 
 
-def test_a_description_of_a_run_has_a_largest_size(tmp_path: Path) -> None:
+def test_a_description_of_a_run_has_a_largest_size(tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json.dumps({"figures": 1}))
     assert read_json(path) == {"figures": 1}

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 CHANGES = (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_dockerfile_passes_dockers_own_check() -> None:
+def test_the_dockerfile_passes_dockers_own_check():
     if shutil.which("docker") is None:
         pytest.skip("THE DOCKERFILE WAS NOT CHECKED: docker is not installed.")
     ready = subprocess.run(["docker", "buildx", "inspect"], capture_output=True, text=True, timeout=60)
@@ -24,7 +24,7 @@ def test_the_dockerfile_passes_dockers_own_check() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_the_dockerfile_copies_is_there_and_not_ignored() -> None:
+def test_what_the_dockerfile_copies_is_there_and_not_ignored():
     copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     names = [name for line in copied for name in line.split()]
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
@@ -32,14 +32,14 @@ def test_what_the_dockerfile_copies_is_there_and_not_ignored() -> None:
     assert all((ROOT / name).exists() for name in names)
 
 
-def test_the_changelog_begins_with_what_is_unreleased_and_gives_versions_their_dates() -> None:
+def test_the_changelog_begins_with_what_is_unreleased_and_gives_versions_their_dates():
     versions = re.findall(r"^## (.+)$", CHANGES, re.MULTILINE)
     assert versions[0] == "Unreleased"
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", version) for version in versions[1:])
     assert versions[1].startswith(f"{icda.__version__} ")
 
 
-def test_a_version_has_each_kind_of_change_once_and_only_the_usual_kinds() -> None:
+def test_a_version_has_each_kind_of_change_once_and_only_the_usual_kinds():
     for part in CHANGES.split("\n## ")[1:]:
         kinds = re.findall(r"^### (.+)$", part, re.MULTILINE)
         assert len(kinds) == len(set(kinds)), part.splitlines()[0]
@@ -47,7 +47,7 @@ def test_a_version_has_each_kind_of_change_once_and_only_the_usual_kinds() -> No
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem)
-def test_an_issue_template_is_a_form(path: Path) -> None:
+def test_an_issue_template_is_a_form(path):
     form = yaml.safe_load(path.read_text())
     if path.stem == "config":
         assert form["blank_issues_enabled"] is True

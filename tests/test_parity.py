@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from cleanlab.count import estimate_joint, num_label_issues
-from torch import Tensor
 
 from icda import ClassStatistics
 from icda.auditing.rows import scaled_joint, sum_figures
@@ -31,17 +30,17 @@ COMPARED = (
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED)
-def test_every_test_that_the_page_names_is_there(path: str, name: str) -> None:
+def test_every_test_that_the_page_names_is_there(path, name):
     assert f"def {name}(" in (PAGE.parents[2] / path).read_text()
 
 
 @pytest.mark.parametrize("method", COMPARED.split())
-def test_every_method_that_was_compared_has_a_line(method: str) -> None:
+def test_every_method_that_was_compared_has_a_line(method):
     table = PAGE.read_text().split("## Different")[0]
     assert re.search(rf"^\| \[?{re.escape(method)}\b.*`tests/", table, re.MULTILINE)
 
 
-def isda_update(state: list[Tensor], features: Tensor, targets: Tensor) -> list[Tensor]:
+def isda_update(state, features, targets):
     """One batch into (amount, mean, covariance), class by class: weights n / (n + N), and w (1 - w) of the means' gap."""
     amount, mean, covariance = (part.clone() for part in state)
     for c in range(len(amount)):
@@ -58,7 +57,7 @@ def isda_update(state: list[Tensor], features: Tensor, targets: Tensor) -> list[
     return [amount, mean, covariance]
 
 
-def test_class_statistics_are_isdas_running_update_over_200_batches() -> None:
+def test_class_statistics_are_isdas_running_update_over_200_batches():
     generator = torch.Generator().manual_seed(0)
     state = [torch.zeros(5), torch.zeros(5, 4), torch.zeros(5, 4, 4)]
     state, statistics = [part.double() for part in state], ClassStatistics(5, 4).double()
@@ -74,7 +73,7 @@ def test_class_statistics_are_isdas_running_update_over_200_batches() -> None:
     torch.testing.assert_close(statistics.covariance, covariance, rtol=1e-11, atol=1e-11)
 
 
-def test_group_dro_follows_the_released_update_over_50_steps() -> None:
+def test_group_dro_follows_the_released_update_over_50_steps():
     setup = Setup(3, 4, torch.full((3,), 20), epochs=1, num_samples=60, group_counts=torch.full((4,), 15))
     method, q = GroupDRO(setup, eta=0.2).double(), [0.25] * 4
     context = SimpleNamespace(progress=0.5)
@@ -98,7 +97,7 @@ def test_group_dro_follows_the_released_update_over_50_steps() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_share_of_wrong_labels_is_cleanlabs(seed: int) -> None:
+def test_the_share_of_wrong_labels_is_cleanlabs(seed):
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, 3, 400)
     probabilities = np.exp(generator.normal(size=(400, 3)) + 1.5 * np.eye(3)[labels])

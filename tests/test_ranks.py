@@ -11,7 +11,7 @@ from icda.errors import InputError, OperationError
 from icda.ranks import all_gather_rows, all_mean, all_means, all_reduce, from_first_rank, together, world_size
 
 
-def test_one_process_is_a_world_of_its_own() -> None:
+def test_one_process_is_a_world_of_its_own():
     value = torch.tensor([1.0, 2.0])
     assert world_size() == 1
     assert all_reduce(value) is value
@@ -23,7 +23,7 @@ def test_one_process_is_a_world_of_its_own() -> None:
         raise RuntimeError("gloo")
 
 
-def _rank(rank: int, folder: str) -> None:
+def _rank(rank, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     value = torch.tensor([float(rank + 1)])
     mean = all_mean(value)
@@ -41,19 +41,19 @@ def _rank(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
-def _refuse(rank: int) -> None:
+def _refuse(rank):
     def look() -> None:
         raise InputError(f"rank {rank} found nothing")
 
     from_first_rank(look)
 
 
-def _lose_peer(rank: int) -> None:
+def _lose_peer(rank):
     with together():
         raise RuntimeError("[gloo/pair.cc] Connection closed by peer")
 
 
-def test_two_ranks_sum_average_and_gather_rows_of_unequal_number(tmp_path: Path) -> None:
+def test_two_ranks_sum_average_and_gather_rows_of_unequal_number(tmp_path):
     multiprocessing.spawn(_rank, (str(tmp_path),), nprocs=2)
     for rank in range(2):
         size, value, mean, total, rows = torch.load(tmp_path / f"{rank}.pt")

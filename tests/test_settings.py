@@ -28,7 +28,7 @@ from icda.settings import check, check_names, checked, option_kinds, read_yaml
         (tuple[Share, ...], [(0.5, 1)], [(0.5, 2), [0.5]]),
     ],
 )
-def test_an_annotation_says_which_values_are_taken(kind: Any, taken: list[Any], refused: list[Any]) -> None:
+def test_an_annotation_says_which_values_are_taken(kind, taken, refused):
     for value in taken:
         check({"setting": value}, {"setting": kind})
     for value in refused:
@@ -36,21 +36,21 @@ def test_an_annotation_says_which_values_are_taken(kind: Any, taken: list[Any], 
             check({"setting": value}, {"setting": kind}, "here: ")
 
 
-def test_a_choice_misspelt_is_met_with_the_nearest_and_so_is_a_name() -> None:
+def test_a_choice_misspelt_is_met_with_the_nearest_and_so_is_a_name():
     with pytest.raises(InputError, match="did you mean 'cosine'"):
         check({"schedule": "cosin"}, {"schedule": Literal["step", "cosine"]})
     with pytest.raises(UnknownNameError, match="did you mean 'epochs'"):
         check_names({"epoch": 3}, ["epochs"], "a file", "setting")
 
 
-def test_options_that_are_passed_on_are_known_with_their_types() -> None:
+def test_options_that_are_passed_on_are_known_with_their_types():
     for loss, own in ((ICDALoss, {"beta", "semantic"}), (RISDALoss, {"mean_strength", "head_classes"})):
         assert {*own, "lambda0", "covariance", "rank", "shrinkage", "reduction"} <= option_kinds(loss).keys()
     assert "shrinkage" in option_names(ICDALoss)
     assert "prior" not in option_names(ICDALoss), "a tensor cannot be typed in a command"
 
 
-def test_arguments_stop_where_nothing_is_passed_on_and_each_constructor_checks_once() -> None:
+def test_arguments_stop_where_nothing_is_passed_on_and_each_constructor_checks_once():
     class Base:
         def __init__(self, size: int, *, rate: Positive = 0.5, **rest: Any) -> None: ...
 
@@ -84,10 +84,10 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)
         ("day: 2020-99-99", "YAML"),
     ],
 )
-def test_texts_that_are_no_settings_are_refused_in_a_sentence(text: str, named: str) -> None:
+def test_texts_that_are_no_settings_are_refused_in_a_sentence(text, named):
     with pytest.raises(InputError, match=f"a.yaml .*{named}"):
         read_yaml(text, "a.yaml")
 
 
-def test_an_empty_text_is_nothing() -> None:
+def test_an_empty_text_is_nothing():
     assert read_yaml("", "a.yaml") is None

@@ -10,7 +10,7 @@ from icda.terminal import make_console
 HOSTILE = "cat\x1b]0;owned\x07\x1b[2J\u202e"
 
 
-def test_a_table_with_a_hostile_name_sends_no_escape_to_the_terminal() -> None:
+def test_a_table_with_a_hostile_name_sends_no_escape_to_the_terminal():
     out = StringIO()
     table = Table("class")
     table.add_row(HOSTILE)
@@ -19,7 +19,7 @@ def test_a_table_with_a_hostile_name_sends_no_escape_to_the_terminal() -> None:
     assert "cat" in out.getvalue()
 
 
-def test_colours_and_bars_of_our_own_still_reach_a_terminal() -> None:
+def test_colours_and_bars_of_our_own_still_reach_a_terminal():
     out = StringIO()
     console = make_console(file=out, force_terminal=True, width=80)
     console.print("[red]warning[/red]")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/icda"
 
 
-def run(*command: object, folder: Path, environment: dict[str, str] | None = None) -> str:
+def run(*command, folder, environment=None):
     """What a command prints; its complaints if it fails."""
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
@@ -27,7 +27,7 @@ def run(*command: object, folder: Path, environment: dict[str, str] | None = Non
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out, folder=ROOT)
     (built,) = out.glob("*.whl")
@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """The bin folder of an environment with icda from the wheel and everything else, torch above all, from ours.
 
     A path in a .pth file is searched without its own .pth files, so the checkout, which is installed here through one,
@@ -52,13 +52,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python.parent
 
 
-def without_the_checkout() -> dict[str, str]:
+def without_the_checkout():
     """Our environment without the variables through which Python would find the source tree."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "COLUMNS")
     return {name: value for name, value in os.environ.items() if name not in hidden} | {"OMP_NUM_THREADS": "1"}
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     files = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert names == {f"icda/{path.relative_to(PACKAGE).as_posix()}" for path in files}
@@ -66,7 +66,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
         assert any(name.endswith(kind) for name in names), kind
 
 
-def test_the_wheel_says_what_packagers_ask(wheel: Path) -> None:
+def test_the_wheel_says_what_packagers_ask(wheel):
     archive = zipfile.ZipFile(wheel)
     (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     said = Parser().parsestr(archive.read(name).decode())
@@ -78,7 +78,7 @@ def test_the_wheel_says_what_packagers_ask(wheel: Path) -> None:
     assert "Paper, https://arxiv.org/abs/2304.13431" in said.get_all("Project-URL", [])
 
 
-def test_the_installed_wheel_runs_the_quick_demo_without_the_checkout(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_wheel_runs_the_quick_demo_without_the_checkout(installed, tmp_path):
     ours = without_the_checkout()
     where = run(installed / "python", "-c", "import icda; print(icda.__file__)", folder=tmp_path, environment=ours)
     assert Path(where.strip()).is_relative_to(installed.parent)
@@ -93,7 +93,7 @@ def test_the_installed_wheel_runs_the_quick_demo_without_the_checkout(installed:
     assert "<html" in (tmp_path / "runs/demo-quick/report.html").read_text()
 
 
-def test_the_citation_names_the_version_that_is_built() -> None:
+def test_the_citation_names_the_version_that_is_built():
     yaml = pytest.importorskip("yaml")
     said = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert str(said["version"]) == __version__

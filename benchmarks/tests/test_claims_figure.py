@@ -9,17 +9,17 @@ from PIL import Image
 
 from icda.results.ledger import write_ledger
 from icda_bench.claims_figure import Dot, claim_dots, draw_claims
-from icda_bench.paper_claims import Claim, claims_table, load_claims
+from icda_bench.paper_claims import claims_table, load_claims
 from icda_bench.suites.suite import load_suite
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
-def claim(text: str) -> Claim:
+def claim(text):
     return next(claim for claim in load_claims() if claim.text == text)
 
 
-def test_each_claim_of_a_suite_has_a_dot_with_the_tables_verdict_and_a_lead_that_stands_there() -> None:
+def test_each_claim_of_a_suite_has_a_dot_with_the_tables_verdict_and_a_lead_that_stands_there():
     rows = [line.split(" | ") for line in claims_table(RESULTS).splitlines()[2:]]
     verdicts = {cells[0].removeprefix("| ").rpartition(" (")[0]: cells[-1] for cells in rows}
     for given in load_claims():
@@ -36,7 +36,7 @@ def test_each_claim_of_a_suite_has_a_dot_with_the_tables_verdict_and_a_lead_that
             assert round(dot.lead, 1) == min(towards * lead for lead in leads)
 
 
-def test_the_weakest_comparison_is_drawn_and_one_that_disagrees_before_one_that_agrees(tmp_path: Path) -> None:
+def test_the_weakest_comparison_is_drawn_and_one_that_disagrees_before_one_that_agrees(tmp_path):
     suite = load_suite("table2")
     rows = rows_for(suite, "logit_adjustment", "cpu", [0.40, 0.42, 0.41])
     rows += rows_for(suite, "icda", "cpu", [0.46, 0.47, 0.48]) + rows_for(suite, "isda", "cpu", [0.45, 0.46, 0.47])
@@ -48,7 +48,7 @@ def test_the_weakest_comparison_is_drawn_and_one_that_disagrees_before_one_that_
     assert dot.noise == pytest.approx(2 * 1.0 * (2 / 3) ** 0.5)
 
 
-def test_what_was_not_run_has_the_papers_lead_alone_and_errors_count_as_accuracies(tmp_path: Path) -> None:
+def test_what_was_not_run_has_the_papers_lead_alone_and_errors_count_as_accuracies(tmp_path):
     celeba, standard, part = claim_dots(
         [
             claim("the same: CelebA, worst group"),
@@ -63,7 +63,7 @@ def test_what_was_not_run_has_the_papers_lead_alone_and_errors_count_as_accuraci
     assert (part.paper, part.lead) == (None, None)
 
 
-def test_the_picture_has_a_row_for_each_dot(tmp_path: Path) -> None:
+def test_the_picture_has_a_row_for_each_dot(tmp_path):
     dots = [Dot("Group", f"claim {number}", "A − B", 1.0, None, 0.0, "not run here") for number in range(3)]
     heights = []
     for shown in (dots, [*dots, Dot("Other", "d", "A − B", None, -60.0, 2.0, "does not hold")]):

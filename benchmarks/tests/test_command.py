@@ -15,7 +15,7 @@ from icda_bench.suites.suite import SUITES
 Command = Callable[..., Any]
 
 
-def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
+def test_speed_prints_its_table_and_writes_it(icda):
     words = ["bench", "speed", "--model", "mlp", "--steps", 1, "--batch-size", 4, "--no-grid"]
     answer = icda(*words, "--out", "results/speed.csv")
     assert answer.code == 0, answer.err
@@ -27,7 +27,7 @@ def test_speed_prints_its_table_and_writes_it(icda: Command) -> None:
 
 
 @pytest.mark.parametrize("name", command.BENCHES)
-def test_help_explains_every_option(name: str, icda: Command) -> None:
+def test_help_explains_every_option(name, icda):
     answer = icda("bench", name, "--help")
     assert answer.code == 0
     module, _, function = command.BENCHES[name].function.rpartition(".")
@@ -37,7 +37,7 @@ def test_help_explains_every_option(name: str, icda: Command) -> None:
         assert shown in answer.out, field.name
 
 
-def test_help_names_every_bench_in_80_columns(icda: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_names_every_bench_in_80_columns(icda, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for words in (("bench",), ("bench", "--help")):
         answer = icda(*words)
@@ -55,7 +55,7 @@ def test_help_names_every_bench_in_80_columns(icda: Command, monkeypatch: pytest
         (("speed", "--model", "resnet31", "--no-grid"), "did you mean 'resnet32'?"),
     ],
 )
-def test_a_typo_gives_the_right_word(words: tuple[str, ...], hint: str, icda: Command) -> None:
+def test_a_typo_gives_the_right_word(words, hint, icda):
     answer = icda("bench", *words)
     assert answer.code != 0
     assert hint in answer.text
@@ -65,9 +65,7 @@ def test_a_typo_gives_the_right_word(words: tuple[str, ...], hint: str, icda: Co
 @pytest.mark.parametrize(
     ("name", "goes_on"), [("table2", True), ("embeddings", True), ("speed", False), ("table3", False)]
 )
-def test_an_interrupt_says_whether_the_same_command_goes_on(
-    name: str, goes_on: bool, icda: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_says_whether_the_same_command_goes_on(name, goes_on, icda, monkeypatch):
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
@@ -80,7 +78,7 @@ def test_an_interrupt_says_whether_the_same_command_goes_on(
 SMOKE = ("--tier", "smoke", "--methods", "cross_entropy", "logit_adjustment", "icda")
 
 
-def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda: Command) -> None:
+def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda):
     answer = icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "results/table2.csv")
     assert answer.code == 0, answer.err
     for text in ("3/3", "smoke runs: digits_lt, small_cnn, 2 epochs; accuracy in per cent, no measurement", "ICDA"):
@@ -97,7 +95,7 @@ def test_a_table_is_run_shown_and_written_and_a_second_call_trains_nothing(icda:
     assert Path("results/table2.csv").read_text() == written
 
 
-def test_a_finished_table_is_shown_without_torch(icda: Command) -> None:
+def test_a_finished_table_is_shown_without_torch(icda):
     words = ["bench", "table2", *SMOKE, "--jobs", "1", "--out", "cells"]
     assert icda(*words).code == 0
     script = (
@@ -110,21 +108,19 @@ def test_a_finished_table_is_shown_without_torch(icda: Command) -> None:
 
 
 @pytest.fixture(scope="session")
-def smoke_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def smoke_runs(tmp_path_factory):
     """One folder for the runs of all suites: a cell that two of them share is trained once, as for a user."""
     return tmp_path_factory.mktemp("smoke")
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_every_suite_runs_its_smoke_tier_whole(name: str, icda: Command, smoke_runs: Path) -> None:
+def test_every_suite_runs_its_smoke_tier_whole(name, icda, smoke_runs):
     answer = icda("bench", name, "--tier", "smoke", "--jobs", 1, "--ledger", f"{name}.csv", "--out", smoke_runs)
     assert answer.code == 0, answer.text
     assert "failed" not in answer.text
 
 
-def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
-    icda: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(icda, monkeypatch):
     from icda.training import grid
 
     def stumbling(config: Any, **settings: Any) -> Any:
@@ -142,7 +138,7 @@ def test_a_failed_cell_is_reported_the_rest_are_kept_and_the_exit_code_says_so(
     assert icda("bench", "table2", *SMOKE, "--jobs", 1, "--ledger", "table2.csv").code == 0
 
 
-def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icda: Command) -> None:
+def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icda):
     one = ("--tier", "smoke", "--methods", "icda")
     assert icda("bench", "table2", *one, "--jobs", 1, "--ledger", "a.csv", "--out", "x").code == 0
     text = Path("a.csv").read_text()
@@ -161,7 +157,7 @@ def test_only_what_the_ledger_lacks_is_trained_and_the_rest_is_shown_from_it(icd
     assert not list(Path("y").glob("**/icda/*"))
 
 
-def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same(icda: Command) -> None:
+def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same(icda):
     words = ("--tier", "smoke", "--methods", "cross_entropy", "--jobs", 1)
     assert icda("bench", "table7", *words, "--ledger", "table7.csv", "--out", "x").code == 0
     answer = icda("bench", "table8", *words, "--ledger", "table8.csv", "--missing", "--out", "y")
@@ -171,7 +167,7 @@ def test_a_row_of_another_tables_ledger_is_taken_over_where_the_cell_is_the_same
     assert not Path("y").exists()
 
 
-def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
+def test_a_dry_run_lists_the_cells_and_runs_none(icda):
     answer = icda("bench", "table4", "--tier", "paper", "--methods", "icda", "--tasks", "flip_20", "--dry-run")
     assert answer.code == 0
     assert "open cifar10_flip_20, icda, seed 2" in answer.text
@@ -191,16 +187,14 @@ def test_a_dry_run_lists_the_cells_and_runs_none(icda: Command) -> None:
         (("table3", "--tier", "smoke", "--networks", "vgg"), "has no network 'vgg'"),
     ],
 )
-def test_what_cannot_be_run_is_refused_before_anything_is(
-    icda: Command, words: tuple[object, ...], message: str
-) -> None:
+def test_what_cannot_be_run_is_refused_before_anything_is(icda, words, message):
     answer = icda("bench", *words)
     assert answer.code == 1
     assert message in answer.text
     assert list(Path().iterdir()) == []
 
 
-def test_table3_measures_and_keeps_its_figures(icda: Command) -> None:
+def test_table3_measures_and_keeps_its_figures(icda):
     answer = icda("bench", "table3", "--tier", "smoke", "--ledger", "table3.csv")
     assert answer.code == 0, answer.err
     rows = read_table(Path("table3.csv"))

@@ -1,12 +1,10 @@
-from pathlib import Path
-
 from icda.results.ledger import COLUMNS, write_ledger
 from icda_bench.headline import CONTESTS, headline_table
 
 ASKED = "pool,seed,minority,way,person,answers,worst\n"
 
 
-def write_results(folder: Path) -> None:
+def write_results(folder):
     """Ledgers in which cross entropy has 50 %, a rival 60 and 70 % in two settings, and our method 80 %."""
     for contest in CONTESTS:
         rows = [
@@ -23,9 +21,7 @@ def write_results(folder: Path) -> None:
         write_ledger(folder / f"{contest.ledger}.csv", rows)
 
 
-def test_the_best_setting_of_the_best_rival_stands_beside_ours_and_who_was_given_more_is_no_rival(
-    tmp_path: Path,
-) -> None:
+def test_the_best_setting_of_the_best_rival_stands_beside_ours_and_who_was_given_more_is_no_rival(tmp_path):
     write_results(tmp_path)
     lines = headline_table(tmp_path, "docs/").splitlines()[2:]
     assert len(lines) == len(CONTESTS)
@@ -34,7 +30,7 @@ def test_the_best_setting_of_the_best_rival_stands_beside_ours_and_who_was_given
         assert "| 50 % | 70 % (focal) | 80 % (" in line
 
 
-def test_answers_are_judged_on_sets_where_nothing_was_decided(tmp_path: Path) -> None:
+def test_answers_are_judged_on_sets_where_nothing_was_decided(tmp_path):
     write_results(tmp_path)
     rows = [
         f"{pool},1,0.1,{way},{person},{answers},{worst}\n"

@@ -1,11 +1,8 @@
-from pathlib import Path
-from typing import Any
-
 from icda.results.ledger import COLUMNS, to_row, write_ledger
 from icda_bench.ledger import add_to_ledger, read_ledger
 
 
-def result(**changes: Any) -> dict[str, Any]:
+def result(**changes):
     return {
         "task": "digits_lt",
         "method": "icda",
@@ -23,7 +20,7 @@ def result(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_a_row_has_figures_or_blanks_options_hash_and_machine() -> None:
+def test_a_row_has_figures_or_blanks_options_hash_and_machine():
     row = to_row(result(), "smoke")
     assert row["accuracy"] == "0.500000"
     assert row["worst_group_accuracy"] == row["nll"] == row["train_accuracy"] == ""
@@ -38,7 +35,7 @@ def test_a_row_has_figures_or_blanks_options_hash_and_machine() -> None:
     assert to_row(result(history=history), "cpu")["train_accuracy"] == "0.750000"
 
 
-def test_rows_are_sorted_and_come_back_as_written(tmp_path: Path) -> None:
+def test_rows_are_sorted_and_come_back_as_written(tmp_path):
     rows = [to_row(result(seed=seed), "smoke") for seed in (10, 2, 0)]
     write_ledger(tmp_path / "deep" / "x.csv", rows)
     back = read_ledger(tmp_path / "deep" / "x.csv")
@@ -47,7 +44,7 @@ def test_rows_are_sorted_and_come_back_as_written(tmp_path: Path) -> None:
     assert sorted(map(str, back)) == sorted(map(str, rows))
 
 
-def test_a_cell_run_again_takes_the_place_of_its_row_and_no_other(tmp_path: Path) -> None:
+def test_a_cell_run_again_takes_the_place_of_its_row_and_no_other(tmp_path):
     path = tmp_path / "results" / "x.csv"
     for seed in (1, 0):
         add_to_ledger(path, to_row(result(seed=seed), "cpu"))
@@ -65,7 +62,7 @@ def test_a_cell_run_again_takes_the_place_of_its_row_and_no_other(tmp_path: Path
     assert [row["precision"] for row in read_ledger(path)] == ["no"] * 4 + ["bf16"]
 
 
-def test_a_ledger_written_by_an_earlier_version_can_be_added_to(tmp_path: Path) -> None:
+def test_a_ledger_written_by_an_earlier_version_can_be_added_to(tmp_path):
     path = tmp_path / "x.csv"
     old = [name for name in COLUMNS if name not in ("train_accuracy", "precision", "groups", "code")]
     row = to_row(result(), "cpu")
@@ -75,7 +72,7 @@ def test_a_ledger_written_by_an_earlier_version_can_be_added_to(tmp_path: Path) 
     assert [line["precision"] for line in read_ledger(path)] == ["no", "no"]
 
 
-def test_a_row_from_before_attributes_could_be_withheld_is_one_that_was_told_them(tmp_path: Path) -> None:
+def test_a_row_from_before_attributes_could_be_withheld_is_one_that_was_told_them(tmp_path):
     path = tmp_path / "x.csv"
     write_ledger(path, [to_row(result(), "cpu") | {"attributes": ""}])
     add_to_ledger(path, to_row(result(config_hash="new"), "cpu"))

@@ -17,12 +17,12 @@ RESULTS, PAGE = HOME / "benchmarks" / "results", (HOME / "docs" / "evidence" / "
 
 
 @pytest.fixture(scope="module")
-def lines() -> list[str]:
+def lines():
     return claims_table(RESULTS).splitlines()[2:]
 
 
 @pytest.mark.parametrize("claim", load_claims(), ids=lambda claim: claim.text)
-def test_a_claim_has_the_figures_and_the_verdict_of_its_suite(claim: paper_claims.Claim, lines: list[str]) -> None:
+def test_a_claim_has_the_figures_and_the_verdict_of_its_suite(claim, lines):
     suite = load_suite(claim.suite)
     rows = suite_rows(suite.name, RESULTS)
     found = {line.row.key: line for line in column_lines(suite, suite.column(claim.column), claim.tier, rows)}
@@ -37,7 +37,7 @@ def test_a_claim_has_the_figures_and_the_verdict_of_its_suite(claim: paper_claim
     assert mine[0].count("not run here") == (not found[claim.row].values) * 2 + (not found[claim.against].values)
 
 
-def test_what_no_tier_of_ours_can_run_is_named_in_one_place() -> None:
+def test_what_no_tier_of_ours_can_run_is_named_in_one_place():
     """A column without a task of tier cpu or long says why, and the page has a line with its data or network and that."""
     lines = PAGE.split("## What cannot be run here")[1].split("\n## ")[0].splitlines()
     for name in SUITES:
@@ -49,7 +49,7 @@ def test_what_no_tier_of_ours_can_run_is_named_in_one_place() -> None:
                 assert any(why in line and any(part in line for part in names) for line in lines), (name, column.title)
 
 
-def test_the_readmes_figures_of_the_longest_runs_are_the_ledgers() -> None:
+def test_the_readmes_figures_of_the_longest_runs_are_the_ledgers():
     readme = " ".join((HOME / "README.md").read_text().split())
     gain = [row for row in read_ledger(RESULTS / "gain.csv") if row["tier"] == "long"]
     by_method = {row["method"]: 100 * float(row["accuracy"]) for row in gain if row["seed"] == "0"}
@@ -57,7 +57,7 @@ def test_the_readmes_figures_of_the_longest_runs_are_the_ledgers() -> None:
     assert f"ICDA reaches {by_method['icda']:.1f}, not the paper's" in readme
 
 
-def test_features_are_a_line_once_they_were_run_and_judged_by_seeds(tmp_path: Path) -> None:
+def test_features_are_a_line_once_they_were_run_and_judged_by_seeds(tmp_path):
     assert "ImageNet-LT" not in claims_table(tmp_path)
     rest = ("", 0, "", "")
     for method, figures in (("la", (0.50, 0.52)), ("icda", (0.51, 0.53))):

@@ -1,7 +1,6 @@
 """Rows in CSV files: they come back as they were, and a study goes on where it stopped."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ class MadeUpRow:
 FIRST, SECOND = MadeUpRow("a, b", 3, 0.1), MadeUpRow("c", -1, 1e-9, False, 2.5)
 
 
-def test_rows_come_back_as_they_were_and_new_ones_are_added(tmp_path: Path) -> None:
+def test_rows_come_back_as_they_were_and_new_ones_are_added(tmp_path):
     path = tmp_path / "new" / "rows.csv"
     assert read_rows(path, MadeUpRow) == []
     append_rows(path, [FIRST])
@@ -30,7 +29,7 @@ def test_rows_come_back_as_they_were_and_new_ones_are_added(tmp_path: Path) -> N
     assert read_rows(path, MadeUpRow) == [SECOND]
 
 
-def test_the_machine_is_written_and_left_out_when_rows_are_read(tmp_path: Path) -> None:
+def test_the_machine_is_written_and_left_out_when_rows_are_read(tmp_path):
     path = tmp_path / "rows.csv"
     write_rows(path, [FIRST], machine=True)
     append_rows(path, [SECOND], machine=True)
@@ -38,7 +37,7 @@ def test_the_machine_is_written_and_left_out_when_rows_are_read(tmp_path: Path) 
     assert read_rows(path, MadeUpRow) == [FIRST, SECOND]
 
 
-def test_a_study_measures_what_its_file_lacks_and_keeps_what_it_had_when_cut_short(tmp_path: Path) -> None:
+def test_a_study_measures_what_its_file_lacks_and_keeps_what_it_had_when_cut_short(tmp_path):
     path, asked = tmp_path / "rows.csv", []
 
     def measure(name: str, count: int) -> MadeUpRow:

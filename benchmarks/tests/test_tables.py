@@ -11,12 +11,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_tables_on_a_page_agree_with_their_csv(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_on_a_page_agree_with_their_csv(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert tables.fill_page(page.read_text()) == page.read_text(), "run `make tables`"
 
 
-def test_mean_and_deviation_are_those_of_the_seeds(tmp_path: Path) -> None:
+def test_mean_and_deviation_are_those_of_the_seeds(tmp_path):
     blank = dict.fromkeys(COLUMNS, "")
     rows = [
         {**blank, "task": "digits_lt", "method": "icda", "seed": str(k), "accuracy": value}
@@ -29,9 +29,7 @@ def test_mean_and_deviation_are_those_of_the_seeds(tmp_path: Path) -> None:
     assert "colour" not in table, "a task that nobody ran has no column"
 
 
-def test_check_finds_a_page_that_disagrees_and_writing_mends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_finds_a_page_that_disagrees_and_writing_mends_it(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table: speed -->\nstale\n<!-- end of table -->\nafter\n")
@@ -42,17 +40,17 @@ def test_check_finds_a_page_that_disagrees_and_writing_mends_it(
     assert page.read_text().endswith("<!-- end of table -->\nafter\n")
 
 
-def test_an_unknown_table_is_an_error() -> None:
+def test_an_unknown_table_is_an_error():
     with pytest.raises(ValueError, match="no table is called 'nonsense'"):
         tables.fill_page("<!-- table: nonsense -->\n<!-- end of table -->")
 
 
-def row(method: str, seed: int, seconds: float, tier: str = "cpu") -> dict[str, str]:
+def row(method, seed, seconds, tier="cpu"):
     told = {"task": "digits", "method": method, "seed": str(seed), "seconds": str(seconds), "tier": tier}
     return {**dict.fromkeys(COLUMNS, ""), **told, "machine": "chip, 2 cores", "torch": "2.0"}
 
 
-def test_runs_seeds_and_hours_are_counted_by_table_and_tier(tmp_path: Path) -> None:
+def test_runs_seeds_and_hours_are_counted_by_table_and_tier(tmp_path):
     rows = [row("icda", 0, 3600), row("icda", 1, 3600), row("isda", 0, 1800), row("icda", 0, 7200, "long")]
     write_ledger(tmp_path / "table2.csv", rows)
     lines = ledger_cost_table(tmp_path).splitlines()[2:]
@@ -62,7 +60,7 @@ def test_runs_seeds_and_hours_are_counted_by_table_and_tier(tmp_path: Path) -> N
     ]
 
 
-def test_heads_on_features_are_counted_too(tmp_path: Path) -> None:
+def test_heads_on_features_are_counted_too(tmp_path):
     (tmp_path / "tail_features.csv").write_text(
         "set,method,seed,seconds,processor,cores,torch\na,ce,0,1800,chip,2,2.0\na,ce,1,1800,chip,2,2.0\na,la,0,0,chip,2,2.0\n"
     )

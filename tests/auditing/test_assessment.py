@@ -9,7 +9,7 @@ from icda.auditing.verdicts import Verdict, decide
 from icda.heads.blocks import BlockRows
 
 
-def birds(samples: int = 500, minority: float = 0.05) -> tuple[torch.Tensor, torch.Tensor]:
+def birds(samples=500, minority=0.05):
     generator = np.random.default_rng(3)
     y = generator.integers(0, 2, samples)
     place = np.where(generator.random(samples) < minority, 1 - y, y)
@@ -20,7 +20,7 @@ def birds(samples: int = 500, minority: float = 0.05) -> tuple[torch.Tensor, tor
 
 
 @pytest.mark.parametrize("minority", [0.05, 0.5])
-def test_neither_the_order_of_the_rows_nor_the_seed_changes_an_answer(minority: float) -> None:
+def test_neither_the_order_of_the_rows_nor_the_seed_changes_an_answer(minority):
     features, targets = birds(minority=minority)
     first = assess(BlockRows.of_memory(features, targets, 2))
     for seed in (1, 2):
@@ -32,7 +32,7 @@ def test_neither_the_order_of_the_rows_nor_the_seed_changes_an_answer(minority: 
             assert torch.equal(other.treatment.attributes, first.treatment.attributes[order])
 
 
-def test_a_shortcut_is_named_only_if_every_asking_names_it() -> None:
+def test_a_shortcut_is_named_only_if_every_asking_names_it():
     def confirm(*answers: str) -> Verdict:
         found = [{"shortcut": Verdict(answer, 0.9, ["why"], 0.5)} for answer in answers]  # type: ignore[arg-type]
         return confirmed(found[0], iter(found[1:]))["shortcut"]
@@ -45,7 +45,7 @@ def test_a_shortcut_is_named_only_if_every_asking_names_it() -> None:
     assert "the 3. time" in unsettled.reasons[-1]
 
 
-def test_hard_data_are_not_called_mislabelled() -> None:
+def test_hard_data_are_not_called_mislabelled():
     """Errors that lie a little too flat say little where classes are hard to tell apart; far too flat ones do."""
     hard = evidence_like(skill=0.5, flat=0.05)
     assert decide(hard)["label_noise"].answer == "cannot tell"
@@ -54,7 +54,7 @@ def test_hard_data_are_not_called_mislabelled() -> None:
     assert decide(evidence_like(skill=0.8, flat=0.4))["label_noise"].answer == "yes"
 
 
-def evidence_like(skill: float, flat: float):  # type: ignore[no-untyped-def]
+def evidence_like(skill, flat):  # type: ignore[no-untyped-def]
     from dataclasses import replace
 
     from icda.cross_fit.flatness import Flatness

@@ -2,21 +2,19 @@
 
 import csv
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from icda.auditing import Audit, audit
+from icda.auditing import audit
 from icda.auditing.result import COLUMNS
 
 Data = tuple[np.ndarray, np.ndarray]
 
 
-def blobs(counts: list[int], width: int = 32, apart: float = 3.0, seed: int = 0) -> Data:
+def blobs(counts, width=32, apart=3.0, seed=0):
     """Classes around random centres, `apart` times a random unit vector's length from the origin."""
     generator = np.random.default_rng(seed)
     centres = generator.normal(size=(len(counts), width))
@@ -25,7 +23,7 @@ def blobs(counts: list[int], width: int = 32, apart: float = 3.0, seed: int = 0)
     return centres[y] + generator.normal(size=(len(y), width)), y
 
 
-def birds(samples: int = 2000, minority: float = 0.06, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def birds(samples=2000, minority=0.06, seed=0):
     """A weak signal of the class and a strong one of a place, which agree but for a minority."""
     generator = np.random.default_rng(seed)
     y = generator.integers(0, 2, samples)
@@ -36,24 +34,24 @@ def birds(samples: int = 2000, minority: float = 0.06, seed: int = 0) -> tuple[n
     return X, y, sought
 
 
-def flipped_digits(rate: float = 0.2, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def flipped_digits(rate=0.2, seed=0):
     X, clean = load_digits(return_X_y=True)
     generator = np.random.default_rng(seed)
     flipped = generator.random(len(clean)) < rate
     return X, np.where(flipped, (clean + generator.integers(1, 10, len(clean))) % 10, clean), flipped
 
 
-def names_of(found: Audit) -> list[str]:
+def names_of(found):
     return [finding.name for finding in found.findings]
 
 
 @pytest.fixture(scope="module")
-def small() -> Audit:
+def small():
     X, y = blobs([40, 40, 40])
     return audit(X, np.array(["ant", "bee", "cat"])[y], sample_names=[f"<script>{i}</script>" for i in range(120)])
 
 
-def test_a_planted_shortcut_is_found_with_its_minority_and_its_cost() -> None:
+def test_a_planted_shortcut_is_found_with_its_minority_and_its_cost():
     X, y, sought = birds()
     found = audit(X, y, class_names=["landbird", "waterbird"])
     for label in (0, 1):
@@ -68,7 +66,7 @@ def test_a_planted_shortcut_is_found_with_its_minority_and_its_cost() -> None:
     assert found.worst in found.costs
 
 
-def test_clean_balanced_data_raises_no_alarm() -> None:
+def test_clean_balanced_data_raises_no_alarm():
     for seed in range(3):
         X, y = blobs([150] * 4, apart=5.0, seed=seed)
         found = audit(X, y)
@@ -76,7 +74,7 @@ def test_clean_balanced_data_raises_no_alarm() -> None:
         assert found.summary == "Nothing found that calls for more than plain training."
 
 
-def test_planted_noise_is_found_and_not_taken_for_a_shortcut() -> None:
+def test_planted_noise_is_found_and_not_taken_for_a_shortcut():
     X, y, flipped = flipped_digits()
     found = audit(X, y)
     assert names_of(found) == ["label_noise"]
@@ -86,14 +84,14 @@ def test_planted_noise_is_found_and_not_taken_for_a_shortcut() -> None:
     assert flipped[found.ties.issue].mean() > 0.9
 
 
-def test_overlapping_classes_are_called_neither_noise_nor_tie() -> None:
+def test_overlapping_classes_are_called_neither_noise_nor_tie():
     generator = np.random.default_rng(3)
     y = generator.integers(0, 2, 2000)
     found = audit(generator.normal(size=(2000, 32)) + 0.2 * (2 * y[:, None] - 1), y)
     assert names_of(found) == ["overlap"]
 
 
-def test_many_errors_are_reported_even_with_few_samples(tmp_path: Path) -> None:
+def test_many_errors_are_reported_even_with_few_samples(tmp_path):
     generator = np.random.default_rng(1)
     y = generator.integers(0, 2, 80)
     X = generator.normal(size=(80, 4))
@@ -106,13 +104,13 @@ def test_many_errors_are_reported_even_with_few_samples(tmp_path: Path) -> None:
     assert "are predicted wrongly" in found.to_html(tmp_path / "audit.html").read_text()
 
 
-def test_features_that_say_nothing_are_named_as_such() -> None:
+def test_features_that_say_nothing_are_named_as_such():
     generator = np.random.default_rng(0)
     found = audit(generator.normal(size=(400, 16)), generator.integers(0, 2, 400))
     assert names_of(found) == ["uninformative_features"]
 
 
-def test_a_long_tail_is_recognised_and_not_taken_for_ties_or_noise() -> None:
+def test_a_long_tail_is_recognised_and_not_taken_for_ties_or_noise():
     X, y = blobs([400, 120, 40, 12], apart=5.0)
     found = audit(X, y, class_names=["a", "b", "c", "rare"])
     assert names_of(found) == ["long_tail"]
@@ -121,7 +119,7 @@ def test_a_long_tail_is_recognised_and_not_taken_for_ties_or_noise() -> None:
     assert 'loss="la"' in found.findings[0].advice
 
 
-def test_a_scarce_class_is_said_aloud() -> None:
+def test_a_scarce_class_is_said_aloud():
     X, y = blobs([50, 50, 3])
     assert "Fewer samples than the 5 folds: 2 (3)." in audit(X, y).notes[0]
 
@@ -137,14 +135,14 @@ def test_a_scarce_class_is_said_aloud() -> None:
     ],
     ids=lambda labels: str(labels.dtype),
 )
-def test_labels_of_any_dtype_give_the_same_audit(labels: np.ndarray) -> None:
+def test_labels_of_any_dtype_give_the_same_audit(labels):
     X, y = blobs([60, 60], apart=1.5)
     found, plain = audit(X, labels[y]), audit(X, 1 - y)
     assert found.class_names == [str(label) for label in np.sort(labels)]
     np.testing.assert_array_equal(found.ties.tie, plain.ties.tie)
 
 
-def test_strength_and_matrix_are_those_of_the_probabilities(small: Audit) -> None:
+def test_strength_and_matrix_are_those_of_the_probabilities(small):
     (ties, probabilities), y = small.in_memory(), small.ties.label
     np.testing.assert_allclose(probabilities.sum(1), 1)
     for i in range(len(small)):
@@ -157,7 +155,7 @@ def test_strength_and_matrix_are_those_of_the_probabilities(small: Audit) -> Non
             assert small.matrix[a, c] == pytest.approx(wanted, rel=1e-6)
 
 
-def test_the_same_seed_gives_the_same_audit_and_another_seed_other_folds() -> None:
+def test_the_same_seed_gives_the_same_audit_and_another_seed_other_folds():
     X, y = blobs([60, 60], apart=1.5)
     first, second, other = audit(X, y, seed=1), audit(X, y, seed=1), audit(X, y, seed=2)
     np.testing.assert_array_equal(first.ties.tie, second.ties.tie)
@@ -165,21 +163,21 @@ def test_the_same_seed_gives_the_same_audit_and_another_seed_other_folds() -> No
     assert not np.array_equal(first.ties.tie, other.ties.tie)
 
 
-def test_shift_and_scale_of_features_change_nothing_and_half_precision_little() -> None:
+def test_shift_and_scale_of_features_change_nothing_and_half_precision_little():
     X, y = blobs([60, 60], apart=1.5)
     plain = audit(X, y).ties.tie
     np.testing.assert_allclose(audit(1000 * X + 50, y).ties.tie, plain, atol=1e-3)
     np.testing.assert_allclose(audit(X.astype(np.float16), y).ties.tie, plain, atol=0.1)
 
 
-def test_a_memory_mapped_array_gives_the_same_audit(tmp_path: Path) -> None:
+def test_a_memory_mapped_array_gives_the_same_audit(tmp_path):
     X, y = blobs([60, 60], apart=1.5)
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     np.testing.assert_array_equal(audit(mapped, y).ties.tie, audit(X, y).ties.tie)
 
 
-def test_rows_come_most_tied_first_with_every_column(small: Audit) -> None:
+def test_rows_come_most_tied_first_with_every_column(small):
     rows = list(small.rows())
     assert all(tuple(row) == COLUMNS for row in rows)
     assert [row["tie"] for row in rows] == sorted(small.ties.tie.tolist(), reverse=True)
@@ -189,14 +187,14 @@ def test_rows_come_most_tied_first_with_every_column(small: Audit) -> None:
     assert first["name"] == f"<script>{first['index']}</script>"
 
 
-def test_json_comes_back_as_it_was(small: Audit, tmp_path: Path) -> None:
+def test_json_comes_back_as_it_was(small, tmp_path):
     path = small.to_json(tmp_path / "new" / "audit.json")
     assert json.loads(path.read_text()) == json.loads(json.dumps(small.as_dict()))  # tuples come back as lists
     assert len(small.as_dict()["samples"]) == 120
     assert len(small.as_dict(top=7)["samples"]) == len(small.as_dict(top=7)["doubtful_labels"]) == 7
 
 
-def test_csv_and_frame_hold_the_same_rows(small: Audit, tmp_path: Path) -> None:
+def test_csv_and_frame_hold_the_same_rows(small, tmp_path):
     with small.to_csv(tmp_path / "audit.csv").open(newline="") as file:
         read = list(csv.DictReader(file))
     frame = small.to_frame()
@@ -205,7 +203,7 @@ def test_csv_and_frame_hold_the_same_rows(small: Audit, tmp_path: Path) -> None:
     np.testing.assert_allclose([float(row["tie"]) for row in read], frame["tie"])
 
 
-def test_the_page_stands_alone_and_escapes_names(small: Audit, tmp_path: Path) -> None:
+def test_the_page_stands_alone_and_escapes_names(small, tmp_path):
     page = small.to_html(tmp_path / "audit.html").read_text()
     assert page.count("<script") == 1  # the page's own
     assert "&lt;script&gt;" in page
@@ -213,14 +211,14 @@ def test_the_page_stands_alone_and_escapes_names(small: Audit, tmp_path: Path) -
     assert "https://" not in page
 
 
-def test_lone_surrogates_in_names_can_be_written(tmp_path: Path) -> None:
+def test_lone_surrogates_in_names_can_be_written(tmp_path):
     X, y = blobs([20, 20])
     found = audit(X, y, sample_names=["caf\udce9.jpg"] * 40)
     for write in (found.to_csv, found.to_json, found.to_html):
         assert write(tmp_path / "audit").stat().st_size > 0
 
 
-def test_class_names_may_be_looked_up_by_number() -> None:
+def test_class_names_may_be_looked_up_by_number():
     X, y = blobs([20, 20])
     assert audit(X, 2 * y, class_names=["a", "b", "c"]).class_names == ["a", "c"]
 
@@ -244,14 +242,14 @@ def test_class_names_may_be_looked_up_by_number() -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
+def test_bad_input_is_refused(change, message):
     X, y = blobs([20, 20], width=4)
     given = {"X": X, "y": y, **change}
     with pytest.raises(ValueError, match=message):
         audit(given.pop("X"), given.pop("y"), **given)
 
 
-def test_names_that_are_formulas_are_text_in_the_csv(tmp_path: Path) -> None:
+def test_names_that_are_formulas_are_text_in_the_csv(tmp_path):
     rng = np.random.default_rng(0)
     labels = np.array(["=cmd|' /C calc'!A0", "-2+3"] * 30)
     features = rng.normal(size=(60, 4)) + (labels == "-2+3")[:, None]
@@ -262,7 +260,7 @@ def test_names_that_are_formulas_are_text_in_the_csv(tmp_path: Path) -> None:
     assert not [cell for cell in cells if cell[:1] in "=+-@" and not is_number(cell)]
 
 
-def is_number(text: str) -> bool:
+def is_number(text):
     try:
         float(text)
     except ValueError:
@@ -270,9 +268,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def test_the_file_grows_with_the_classes_and_not_with_their_square(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_grows_with_the_classes_and_not_with_their_square(tmp_path, monkeypatch):
     found = audit(*blobs([6] * 20, width=8))
     whole = json.loads(found.to_json(tmp_path / "whole.json").read_text())
     assert np.array(whole["ties"]["matrix"]).shape == (20, 20)
@@ -287,7 +283,7 @@ def test_the_file_grows_with_the_classes_and_not_with_their_square(
             assert (np.delete(values[row], row) > value).sum() < 10
 
 
-def test_sparse_input_is_refused() -> None:
+def test_sparse_input_is_refused():
     from scipy.sparse import csr_matrix
 
     X, y = blobs([20, 20], width=4)

@@ -1,7 +1,6 @@
 """The audit over blocks says what heads in memory with the same folds say."""
 
 import csv
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +22,7 @@ from icda.heads.solver import fit_head
 EXACT = AuditSettings(C=0.3, folds=3, rounds=2, seed=5, max_iter=2000, tol=1e-9, dtype=torch.float64)
 
 
-def make_rows(count: int = 420, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+def make_rows(count=420, classes=3):
     """Classes of which one is larger, some labels wrong, some rows tied to another class by a shortcut."""
     generator = np.random.default_rng(1)
     codes = np.minimum(generator.integers(0, classes + 1, count), classes - 1)
@@ -34,12 +33,12 @@ def make_rows(count: int = 420, classes: int = 3) -> tuple[np.ndarray, np.ndarra
     return features, np.array(["ant", "bee", "cat", "dog"])[labels]
 
 
-def cut(features: np.ndarray, labels: np.ndarray, parts: int) -> list[MemoryBlock]:
+def cut(features, labels, parts):
     pairs = zip(np.array_split(features, parts), np.array_split(labels, parts), strict=True)
     return [MemoryBlock(*pair) for pair in pairs]
 
 
-def naive_ties(features: np.ndarray, codes: np.ndarray) -> SimpleNamespace:
+def naive_ties(features, codes):
     """With all rows in memory and the same folds, one head after the other."""
     classes = int(codes.max()) + 1
     targets, numbers = torch.from_numpy(codes), torch.arange(len(codes))
@@ -76,7 +75,7 @@ def naive_ties(features: np.ndarray, codes: np.ndarray) -> SimpleNamespace:
     )
 
 
-def read_rows(folder: Path) -> list[dict[str, str]]:
+def read_rows(folder):
     rows = []
     for path in sorted(folder.glob("rows-*.csv")):
         with path.open(newline="") as file:
@@ -85,7 +84,7 @@ def read_rows(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_every_figure_is_that_of_heads_in_memory(classes: int, tmp_path: Path) -> None:
+def test_every_figure_is_that_of_heads_in_memory(classes, tmp_path):
     features, labels = make_rows(classes=classes)
     names, codes = np.unique(labels, return_inverse=True)
     wanted = naive_ties(features, codes)
@@ -121,7 +120,7 @@ def test_every_figure_is_that_of_heads_in_memory(classes: int, tmp_path: Path) -
         assert cost.mean_strength == pytest.approx(wanted.strength[part].mean(), abs=1e-6)
 
 
-def test_samples_in_memory_have_the_figures_of_rows_in_blocks() -> None:
+def test_samples_in_memory_have_the_figures_of_rows_in_blocks():
     features, labels = make_rows()
     here, there = (
         audit(features, labels, seed=5),
@@ -135,7 +134,7 @@ def test_samples_in_memory_have_the_figures_of_rows_in_blocks() -> None:
         there.to_cleanlab()
 
 
-def test_the_rankings_begin_with_the_most_tied_and_the_most_doubtful() -> None:
+def test_the_rankings_begin_with_the_most_tied_and_the_most_doubtful():
     features, labels = make_rows()
     found = audit_blocks(cut(features, labels, 5), settings=EXACT)
     wanted = naive_ties(features, np.unique(labels, return_inverse=True)[1])
@@ -146,7 +145,7 @@ def test_the_rankings_begin_with_the_most_tied_and_the_most_doubtful() -> None:
     assert len(quality) == EXACT.top
 
 
-def test_how_rows_are_cut_changes_nothing() -> None:
+def test_how_rows_are_cut_changes_nothing():
     features, labels = make_rows()
     one, many = (audit_blocks(cut(features, labels, parts), settings=EXACT) for parts in (1, 9))
     assert one.verdicts == many.verdicts
@@ -155,7 +154,7 @@ def test_how_rows_are_cut_changes_nothing() -> None:
     assert one.tied.row.tolist() == many.tied.row.tolist()
 
 
-def test_the_verdicts_on_few_rows_are_those_of_the_audit_in_memory() -> None:
+def test_the_verdicts_on_few_rows_are_those_of_the_audit_in_memory():
     features, labels = make_rows()
     here, there = audit(features, labels), audit_blocks(cut(features, labels, 3))
     assert there.verdicts == here.verdicts
@@ -165,7 +164,7 @@ def test_the_verdicts_on_few_rows_are_those_of_the_audit_in_memory() -> None:
     assert (len(there), there.settings["features"]) == (420, 6)
 
 
-def test_class_sizes_are_those_of_all_rows_and_verdicts_rest_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_sizes_are_those_of_all_rows_and_verdicts_rest_on_a_sample(monkeypatch):
     features, labels = make_rows(600)
     labels[[5, 400]] = "elk"  # too few for a sample of 120
     monkeypatch.setattr(assessment, "SAMPLES", 120)
@@ -178,7 +177,7 @@ def test_class_sizes_are_those_of_all_rows_and_verdicts_rest_on_a_sample(monkeyp
     assert any("elk" in note for note in found.notes)
 
 
-def test_without_rounds_the_tie_is_the_margin_of_plain_heads() -> None:
+def test_without_rounds_the_tie_is_the_margin_of_plain_heads():
     features, labels = make_rows()
     found = audit_blocks(cut(features, labels, 3), settings=AuditSettings(rounds=0))
     wrong = sum(cost.samples - round(cost.accuracy * cost.samples) for cost in found.costs)
@@ -195,12 +194,12 @@ def test_without_rounds_the_tie_is_the_margin_of_plain_heads() -> None:
         ({"rounds": -1}, "rounds"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], said: str) -> None:
+def test_settings_that_make_no_sense_are_refused(settings, said):
     with pytest.raises(InputError, match=said):
         AuditSettings(**settings)  # type: ignore[arg-type]
 
 
-def test_a_class_of_one_row_is_refused() -> None:
+def test_a_class_of_one_row_is_refused():
     features, labels = make_rows()
     labels[7] = "elk"
     with pytest.raises(InputError, match="only one of elk"):
@@ -208,16 +207,14 @@ def test_a_class_of_one_row_is_refused() -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[str]:
+def files(tmp_path):
     features, labels = make_rows()
     np.save(tmp_path / "features.npy", features.astype(np.float32))
     np.save(tmp_path / "labels.npy", labels)
     return [str(tmp_path / "features.npy"), "--labels", str(tmp_path / "labels.npy")]
 
 
-def test_the_command_writes_page_figures_and_rows(
-    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_page_figures_and_rows(files, tmp_path, capsys):
     out = tmp_path / "audit"
     (out / "rows").mkdir(parents=True)
     (out / "rows/rows-000000000099.csv").write_text("of an earlier audit")
@@ -233,7 +230,7 @@ def test_the_command_writes_page_figures_and_rows(
     assert (out / "audit.json").stat().st_size > 1000
 
 
-def test_rows_may_be_parquet(files: list[str], tmp_path: Path) -> None:
+def test_rows_may_be_parquet(files, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     assert main([*files, "--on", "blocks", "--rounds", "0", "--rows", "parquet", "--out", str(tmp_path / "a")]) == 0
     table = parquet.read_table(tmp_path / "a/rows/rows-000000000000.parquet")
@@ -241,7 +238,7 @@ def test_rows_may_be_parquet(files: list[str], tmp_path: Path) -> None:
     assert table.column("index").to_pylist() == list(range(420))
 
 
-def test_data_that_lie_where_rows_are_written_are_kept(tmp_path: Path) -> None:
+def test_data_that_lie_where_rows_are_written_are_kept(tmp_path):
     features, labels = make_rows()
     rows = tmp_path / "rows"
     rows.mkdir()
@@ -257,7 +254,7 @@ def test_data_that_lie_where_rows_are_written_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "other/rows/rows-mine.csv").exists()
 
 
-def test_rows_that_would_be_read_as_data_are_refused(tmp_path: Path) -> None:
+def test_rows_that_would_be_read_as_data_are_refused(tmp_path):
     with pytest.raises(InputError, match="read as data"):
         main([str(tmp_path), "--on", "blocks", "--rows", "parquet", "--out", str(tmp_path / "audit")])
     (tmp_path / "audit").mkdir()
@@ -266,7 +263,7 @@ def test_rows_that_would_be_read_as_data_are_refused(tmp_path: Path) -> None:
         main([str(tmp_path), "--on", "blocks", "--out", str(tmp_path / "audit")])
 
 
-def test_options_that_need_all_rows_are_refused(files: list[str]) -> None:
+def test_options_that_need_all_rows_are_refused(files):
     with pytest.raises(InputError, match="--repeats"):
         main([*files, "--on", "blocks", "--repeats", "3"])
     with pytest.raises(InputError, match="--where"):
@@ -283,12 +280,12 @@ def test_options_that_need_all_rows_are_refused(files: list[str]) -> None:
         (["--rows", "parquet"], "--rounds and --rows"),
     ],
 )
-def test_options_that_would_do_nothing_are_refused(files: list[str], words: list[str], said: str) -> None:
+def test_options_that_would_do_nothing_are_refused(files, words, said):
     with pytest.raises(InputError, match=said):
         main([*files, *words])
 
 
-def test_it_prints_as_an_audit_does() -> None:
+def test_it_prints_as_an_audit_does():
     features, labels = make_rows()
     found = audit_blocks(cut(features, labels, 3), settings=AuditSettings(rounds=0))
     assert isinstance(found, Audit)

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 import icda
-from icda.auditing import Audit
 from icda.auditing.page import suspect_pairs, thumbnail, typical_rows
 from icda.data.embedding.samples import find_inputs
 from icda.errors import InputError, MissingFileError
@@ -17,7 +16,7 @@ WRONG = (0, 1, 2, 3)  # samples whose labels were exchanged
 
 
 @pytest.fixture(scope="module")
-def found() -> Audit:
+def found():
     generator = np.random.default_rng(0)
     y = np.arange(120) % 2
     X = generator.normal(size=(120, 5)) + 3 * y[:, None]
@@ -26,13 +25,13 @@ def found() -> Audit:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> list[Path]:
+def pictures(tmp_path):
     for i in range(120):
         Image.new("RGB", (200, 100), (i, 0, 0)).save(tmp_path / f"{i}.png")
     return [tmp_path / f"{i}.png" for i in range(120)]
 
 
-def test_pairs_hold_every_suspect_once_the_most_tied_first(found: Audit) -> None:
+def test_pairs_hold_every_suspect_once_the_most_tied_first(found):
     pairs = suspect_pairs(found)
     rows = np.concatenate([rows for _, _, rows in pairs])
     assert sorted(rows) == sorted(np.flatnonzero(found.ties.suspected))
@@ -43,7 +42,7 @@ def test_pairs_hold_every_suspect_once_the_most_tied_first(found: Audit) -> None
         assert (np.diff(found.ties.tie[rows]) <= 0).all()
 
 
-def test_typical_samples_are_right_unsuspected_and_in_the_middle(found: Audit) -> None:
+def test_typical_samples_are_right_unsuspected_and_in_the_middle(found):
     for label in (0, 1):
         rows = typical_rows(found, label)
         assert len(rows) == 4
@@ -56,9 +55,7 @@ def test_typical_samples_are_right_unsuspected_and_in_the_middle(found: Audit) -
         assert (np.abs(found.ties.quality[others] - median) >= farthest).all()
 
 
-def test_the_page_holds_thumbnails_and_goes_without_a_lost_file(
-    found: Audit, pictures: list[Path], tmp_path: Path
-) -> None:
+def test_the_page_holds_thumbnails_and_goes_without_a_lost_file(found, pictures, tmp_path):
     pictures[0].unlink()
     page = found.to_html(tmp_path / "audit.html", images=pictures).read_text()
     assert page.count("data:image/jpeg;base64,") > 8
@@ -70,12 +67,12 @@ def test_the_page_holds_thumbnails_and_goes_without_a_lost_file(
         found.to_html(tmp_path / "audit.html", images=pictures, texts=["a"] * 120)
 
 
-def test_a_thumbnail_is_small(tmp_path: Path) -> None:
+def test_a_thumbnail_is_small(tmp_path):
     Image.effect_noise((2000, 1000), 60).convert("RGB").save(tmp_path / "large.jpg")
     assert len(thumbnail(tmp_path / "large.jpg")) < 30_000
 
 
-def test_an_audit_is_readable_where_it_is_printed(found: Audit) -> None:
+def test_an_audit_is_readable_where_it_is_printed(found):
     assert str(found).startswith("120 samples, 5 features, 2 classes")
     assert "most tied samples" in str(found)
     assert "next: icda.RobustClassifier().fit(X, y)" in str(found)
@@ -87,15 +84,13 @@ def test_an_audit_is_readable_where_it_is_printed(found: Audit) -> None:
     assert "<table" in html
 
 
-def test_no_untied_sample_is_printed_among_the_most_tied(found: Audit) -> None:
+def test_no_untied_sample_is_printed_among_the_most_tied(found):
     tied = int((found.ties.tie > 0).sum())
     table = str(found).partition("most tied samples")[2].partition("most doubtful")[0]
     assert table.count(".png") == min(tied, 10)
 
 
-def test_inputs_are_found_beside_the_file_and_nowhere_else(
-    pictures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_are_found_beside_the_file_and_nowhere_else(pictures, tmp_path, monkeypatch):
     names = [path.name for path in pictures]
     near = {"source": "."}
     assert list(find_inputs(names, near, tmp_path / "f.npz").inputs) == [path.resolve() for path in pictures]
@@ -113,7 +108,7 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(
         find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "nowhere")
 
 
-def test_a_folder_without_any_of_the_images_is_refused(pictures: list[Path], tmp_path: Path) -> None:
+def test_a_folder_without_any_of_the_images_is_refused(pictures, tmp_path):
     (tmp_path / "empty").mkdir()
     names = [path.name for path in pictures]
     with pytest.raises(
@@ -122,7 +117,7 @@ def test_a_folder_without_any_of_the_images_is_refused(pictures: list[Path], tmp
         find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "empty")
 
 
-def test_texts_are_found_by_their_rows(tmp_path: Path) -> None:
+def test_texts_are_found_by_their_rows(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("words,label\nfirst,a\nsecond,b\n")
     digest = hashlib.sha256(table.read_bytes()).hexdigest()

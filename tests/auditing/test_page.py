@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 
 from icda.auditing.page import render_audit_page
@@ -8,7 +6,7 @@ from icda.report.sections.audit import audit
 NASTY = '<script>alert("x")</script>'
 
 
-def audited(classes: int = 2) -> dict[str, Any]:
+def audited(classes=2):
     names = [f"class {k}" for k in range(classes - 1)] + [NASTY]
     cost = {"name": NASTY, "samples": 1200, "suspected": 30, "tied_to": names[0], "mean_strength": 0.5}
     row = {"name": NASTY, "label": NASTY, "tied_to": names[0], "predicted": names[0], "strength": 0.9, "tie": 2.0}
@@ -35,7 +33,7 @@ def audited(classes: int = 2) -> dict[str, Any]:
     }
 
 
-def test_every_text_is_escaped() -> None:
+def test_every_text_is_escaped():
     page = render_audit_page(audited())
     assert page.count("<script") == 1  # the page's own
     for made in (audit(audited(), 2), page.partition("<script")[0]):
@@ -43,7 +41,7 @@ def test_every_text_is_escaped() -> None:
         assert "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt;" in made
 
 
-def test_the_widest_gap_comes_first_and_unknown_is_blank() -> None:
+def test_the_widest_gap_comes_first_and_unknown_is_blank():
     made = audit(audited(), 2)
     assert made.index("25.0 %") < made.index(">even<")
     assert "97.5 %" in made
@@ -51,7 +49,7 @@ def test_the_widest_gap_comes_first_and_unknown_is_blank() -> None:
     assert "nan" not in made
 
 
-def test_many_classes_are_a_picture_and_their_strongest_pairs_are_listed() -> None:
+def test_many_classes_are_a_picture_and_their_strongest_pairs_are_listed():
     for classes, many in ((20, False), (30, True)):
         made = audit(audited(classes), 2)
         assert "strongest ties between classes" in made
@@ -59,16 +57,16 @@ def test_many_classes_are_a_picture_and_their_strongest_pairs_are_listed() -> No
 
 
 @pytest.mark.parametrize("empty", [{}, None])
-def test_without_an_audit_there_is_no_section(empty: Any) -> None:
+def test_without_an_audit_there_is_no_section(empty):
     assert audit(empty, 2) == ""
 
 
-def verdicts(**answers: str) -> dict[str, Any]:
+def verdicts(**answers):
     kinds = ("shortcut", "label_noise", "long_tail", "overlap", "uninformative")
     return {kind: {"answer": answers.get(kind, "no"), "confidence": 0.9, "reasons": [f"Why {kind}."]} for kind in kinds}
 
 
-def test_reasons_are_printed_once() -> None:
+def test_reasons_are_printed_once():
     page = render_audit_page(
         {**audited(), "verdicts": verdicts(label_noise="yes")}
         | {"findings": [{"name": "label_noise", "advice": "Check.", "reasons": ["Why label_noise."], "figures": {}}]}
@@ -77,7 +75,7 @@ def test_reasons_are_printed_once() -> None:
     assert page.count("Check.") == 1
 
 
-def test_the_first_paragraph_says_what_to_do_and_the_command_runs() -> None:
+def test_the_first_paragraph_says_what_to_do_and_the_command_runs():
     known = {**audited(), "verdicts": verdicts(shortcut="yes", long_tail="cannot tell")}
     known["settings"] = {"samples": 3, "data": "my photos.npz", "options": ["--labels", "kind"]}
     page = render_audit_page(known)
@@ -88,7 +86,7 @@ def test_the_first_paragraph_says_what_to_do_and_the_command_runs() -> None:
     assert "icda.RobustClassifier().fit(X, y)" in render_audit_page({**audited(), "verdicts": verdicts()})
 
 
-def test_untied_samples_are_not_among_the_most_tied() -> None:
+def test_untied_samples_are_not_among_the_most_tied():
     known = audited()
     known["samples"] = [
         {**known["samples"][0], "name": name, "tie": tie} for name, tie in (("yes", 0.5), ("not", -0.1))
@@ -100,7 +98,7 @@ def test_untied_samples_are_not_among_the_most_tied() -> None:
     assert "No sample is tied to a wrong class." in audit(known, 2)
 
 
-def test_suspects_stand_beside_typical_samples() -> None:
+def test_suspects_stand_beside_typical_samples():
     def entry(name: str, label: str) -> dict[str, str]:
         return {"name": name, "label": label, "tied_to": "class 0", "text": f"text of {name} {NASTY}"}
 
@@ -114,13 +112,13 @@ def test_suspects_stand_beside_typical_samples() -> None:
     assert "<script" not in made
 
 
-def test_parts_that_are_missing_are_left_out() -> None:
+def test_parts_that_are_missing_are_left_out():
     made = audit({"summary": "Nothing found."}, 2)
     assert "Nothing found." in made
     assert "<table" not in made
 
 
-def test_the_page_carries_its_style_and_asks_for_nothing() -> None:
+def test_the_page_carries_its_style_and_asks_for_nothing():
     page = render_audit_page(audited())
     assert page.startswith("<!doctype html>")
     assert "default-src 'none'" in page

@@ -6,7 +6,7 @@ import pytest
 import icda
 
 
-def birds(samples: int = 900, minority: float = 0.06, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def birds(samples=900, minority=0.06, seed=0):
     generator = np.random.default_rng(seed)
     y = np.arange(samples) % 2
     place = np.where(generator.random(samples) < minority, 1 - y, y)
@@ -16,7 +16,7 @@ def birds(samples: int = 900, minority: float = 0.06, seed: int = 0) -> tuple[np
     return X, np.array(["land", "water"])[y], place
 
 
-def answered(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def answered(number):
     """The birds, and what a person says who is asked a dozen at a time."""
     X, y, place = birds()
     groups = np.full(len(y), None, dtype=object)
@@ -26,7 +26,7 @@ def answered(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     return X, y, place, groups
 
 
-def test_two_dozen_questions_show_the_rare_group_of_every_class() -> None:
+def test_two_dozen_questions_show_the_rare_group_of_every_class():
     _, y, place, groups = answered(24)
     known = np.array([group is not None for group in groups])
     assert known.sum() == 24
@@ -36,7 +36,7 @@ def test_two_dozen_questions_show_the_rare_group_of_every_class() -> None:
         assert (known & ~rare & (y == label)).sum() >= 3
 
 
-def test_the_same_call_asks_the_same_and_never_twice() -> None:
+def test_the_same_call_asks_the_same_and_never_twice():
     X, y, _, groups = answered(24)
     first, again = icda.ask(X, y, groups, 12), icda.ask(X, y, groups, 12)
     np.testing.assert_array_equal(first.index, again.index)
@@ -47,7 +47,7 @@ def test_the_same_call_asks_the_same_and_never_twice() -> None:
     assert not np.array_equal(icda.ask(X, y, groups, 12, seed=1).index, first.index)
 
 
-def test_enough_answers_are_called_enough_and_a_repaired_head_comes_near_the_oracle() -> None:
+def test_enough_answers_are_called_enough_and_a_repaired_head_comes_near_the_oracle():
     X, y, place, groups = answered(96)
     asked = icda.ask(X, y, groups)
     assert asked.enough
@@ -66,7 +66,7 @@ def test_enough_answers_are_called_enough_and_a_repaired_head_comes_near_the_ora
     assert known - plain > 0.9 * (whole - plain) > 0.2
 
 
-def test_samples_that_were_never_contradicted_are_asked_when_no_others_are_left() -> None:
+def test_samples_that_were_never_contradicted_are_asked_when_no_others_are_left():
     X, y, _ = birds(40)
     groups = np.full(40, None, dtype=object)
     assert sorted(icda.ask(X, y, groups, 40).index) == list(range(40))
@@ -75,7 +75,7 @@ def test_samples_that_were_never_contradicted_are_asked_when_no_others_are_left(
 
 
 @pytest.mark.parametrize(("given", "why"), [({"n": 0}, "n"), ({"groups": [None] * 3}, "one group per sample")])
-def test_wrong_calls_are_refused(given: dict[str, object], why: str) -> None:
+def test_wrong_calls_are_refused(given, why):
     X, y, _ = birds(60)
     with pytest.raises(ValueError, match=why):
         icda.ask(X, y, **given)

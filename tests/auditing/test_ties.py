@@ -7,7 +7,7 @@ from icda.auditing.ties import _auroc, nearest_rows
 from icda.heads.rows import BLOCK
 
 
-def test_standardising_agrees_with_the_textbook_over_several_blocks() -> None:
+def test_standardising_agrees_with_the_textbook_over_several_blocks():
     generator = np.random.default_rng(0)
     X = 3 * generator.normal(size=(BLOCK + 7, 3)) + 100
     X[:, 2] = 0.1
@@ -18,7 +18,7 @@ def test_standardising_agrees_with_the_textbook_over_several_blocks() -> None:
     assert not scaled[:, 2].any()
 
 
-def test_large_half_precision_values_do_not_overflow() -> None:
+def test_large_half_precision_values_do_not_overflow():
     X = np.full((1000, 2), 60_000, dtype=np.float16)
     X[::2, 0] = 0
     scaled = standardise(X)
@@ -26,7 +26,7 @@ def test_large_half_precision_values_do_not_overflow() -> None:
     assert not scaled[:, 1].any()
 
 
-def test_partners_are_the_nearest() -> None:
+def test_partners_are_the_nearest():
     generator = np.random.default_rng(0)
     wanted, offered = generator.normal(size=20), generator.normal(size=50)
     for value, found in zip(wanted, nearest_rows(wanted, offered, 1), strict=True):
@@ -36,7 +36,7 @@ def test_partners_are_the_nearest() -> None:
     assert nearest_rows(wanted, offered[:2], 3).shape == (40,)
 
 
-def test_the_bounds_are_those_of_hanley_and_mcneil() -> None:
+def test_the_bounds_are_those_of_hanley_and_mcneil():
     generator = np.random.default_rng(0)
     high, low = generator.normal(1, 1, 60), generator.normal(0, 1, 180)
     found = _auroc(high, low)

@@ -9,7 +9,7 @@ from icda.cross_fit.rules import Verdict, answered
 
 
 @pytest.fixture(scope="module")
-def birds() -> tuple[Sketch, torch.Tensor]:
+def birds():
     """Two classes told by four weak features, and by two strong ones that go with 95 % of them."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(800) % 2
@@ -20,7 +20,7 @@ def birds() -> tuple[Sketch, torch.Tensor]:
     return Sketch(features, torch.arange(800)), y
 
 
-def choose(birds: tuple[Sketch, torch.Tensor], shortcut: Verdict, noise: float = 0.1):
+def choose(birds, shortcut, noise=0.1):
     sketch, y = birds
     return choose_treatment(sketch, y, 2, {"shortcut": shortcut, "label_noise": answered(noise, [])})
 

@@ -7,15 +7,7 @@ import pytest
 import torch
 
 import icda
-from icda.auditing.evidence import (
-    PAIR_RATIO,
-    PAIRS,
-    SAMPLES,
-    Evidence,
-    lost_accuracy,
-    make_sketch,
-    pair_rows,
-)
+from icda.auditing.evidence import PAIR_RATIO, PAIRS, SAMPLES, Evidence, lost_accuracy, make_sketch, pair_rows
 from icda.auditing.verdicts import KINDS, MOST_LOST, decide, noise_chance, shortcut_chance
 from icda.cross_fit.flatness import SIDE_SHRINKAGE, Flatness, flatness, flattest_side
 from icda.cross_fit.pairs import PairEvidence
@@ -52,15 +44,15 @@ PLAIN = Evidence(
 )
 
 
-def answers(evidence: Evidence) -> dict[str, str]:
+def answers(evidence):
     return {kind: verdict.answer for kind, verdict in decide(evidence).items()}
 
 
-def test_nothing_wrong_is_no_everywhere() -> None:
+def test_nothing_wrong_is_no_everywhere():
     assert answers(PLAIN) == dict.fromkeys(KINDS, "no")
 
 
-def test_a_shortcut_needs_all_its_signs() -> None:
+def test_a_shortcut_needs_all_its_signs():
     assert answers(replace(PLAIN, pairs=[SHORTCUT]))["shortcut"] == "yes"
     for sign in (
         {"sureness": 0.1},  # the answer is unsure there: overlap
@@ -72,7 +64,7 @@ def test_a_shortcut_needs_all_its_signs() -> None:
         assert answers(replace(PLAIN, pairs=[replace(SHORTCUT, **sign)]))["shortcut"] == "no", sign
 
 
-def test_labels_of_one_class_given_to_another_are_seen_on_that_side_alone() -> None:
+def test_labels_of_one_class_given_to_another_are_seen_on_that_side_alone():
     generator = torch.Generator().manual_seed(0)
     margins = torch.rand(400, generator=generator) + 0.5
     predicted = torch.arange(400) % 2
@@ -94,7 +86,7 @@ def test_labels_of_one_class_given_to_another_are_seen_on_that_side_alone() -> N
     assert answers(hard)["label_noise"] != "yes", "of classes that are hardly told apart, errors are flat anyway"
 
 
-def test_with_wrong_labels_around_twins_must_agree_almost_everywhere() -> None:
+def test_with_wrong_labels_around_twins_must_agree_almost_everywhere():
     noisy = replace(
         SHORTCUT, against=230, errors=0.23, hurt_before=0.05, hurt_after=0.1, helped_after=0.97, sureness=0.95
     )
@@ -105,13 +97,13 @@ def test_with_wrong_labels_around_twins_must_agree_almost_everywhere() -> None:
     assert shortcut_chance(noisy, noise=0.0) < 0.1
 
 
-def test_one_pair_in_ten_is_no_shortcut_but_five_are() -> None:
+def test_one_pair_in_ten_is_no_shortcut_but_five_are():
     others = [replace(SHORTCUT, sureness=0.1)] * 9
     assert answers(replace(PLAIN, pairs=[SHORTCUT, *others]))["shortcut"] == "no"
     assert answers(replace(PLAIN, pairs=[SHORTCUT] * 5 + others[:5]))["shortcut"] == "yes"
 
 
-def test_errors_as_sure_as_the_rest_are_wrong_labels_and_unsure_ones_are_overlap() -> None:
+def test_errors_as_sure_as_the_rest_are_wrong_labels_and_unsure_ones_are_overlap():
     sure = replace(PLAIN, accuracy=0.78, balanced_accuracy=0.78, error_sureness=0.9, sure_errors=0.8)
     unsure = replace(sure, error_sureness=0.4, sure_errors=0.3)
     assert answers(sure)["label_noise"] == "yes"
@@ -119,14 +111,14 @@ def test_errors_as_sure_as_the_rest_are_wrong_labels_and_unsure_ones_are_overlap
     assert (answers(unsure)["label_noise"], answers(unsure)["overlap"]) == ("no", "yes")
 
 
-def test_the_harder_the_data_the_flatter_errors_must_lie() -> None:
+def test_the_harder_the_data_the_flatter_errors_must_lie():
     figures = {"error_sureness": 0.6, "sure_errors": 0.5}
     assert noise_chance(replace(PLAIN, accuracy=0.85, balanced_accuracy=0.85, **figures)) > 0.6
     assert noise_chance(replace(PLAIN, accuracy=0.60, balanced_accuracy=0.60, **figures)) < 0.1
 
 
 @pytest.mark.parametrize("errors", [0.02, 0.1, 0.3])
-def test_overlap_sureness_is_that_of_two_gaussians(errors: float) -> None:
+def test_overlap_sureness_is_that_of_two_gaussians(errors):
     generator = np.random.default_rng(0)
     z = generator.normal(size=400_000)
     z += -np.quantile(z, errors)
@@ -135,19 +127,19 @@ def test_overlap_sureness_is_that_of_two_gaussians(errors: float) -> None:
 
 
 @pytest.mark.parametrize(("ratio", "answer"), [(1, "no"), (3, "no"), (5.6, "cannot tell"), (10, "yes"), (100, "yes")])
-def test_a_long_tail_is_a_matter_of_the_ratio(ratio: float, answer: str) -> None:
+def test_a_long_tail_is_a_matter_of_the_ratio(ratio, answer):
     evidence = replace(PLAIN, class_counts=[round(100 * ratio), 100])
     assert answers(evidence)["long_tail"] == answer
 
 
-def test_wrong_labels_hide_a_tail_that_heads_still_show() -> None:
+def test_wrong_labels_hide_a_tail_that_heads_still_show():
     noisy = replace(PLAIN, accuracy=0.78, balanced_accuracy=0.78, error_sureness=0.9, sure_errors=0.8)
     noisy = replace(noisy, class_counts=[400, 100])
     assert answers(noisy)["long_tail"] == "no"
     assert answers(replace(noisy, predicted_counts=[900, 40]))["long_tail"] == "yes"
 
 
-def test_guessing_is_uninformative_and_hides_everything_but_class_sizes() -> None:
+def test_guessing_is_uninformative_and_hides_everything_but_class_sizes():
     guessing = replace(PLAIN, accuracy=0.5, balanced_accuracy=0.51, class_counts=[900, 30])
     assert answers(guessing) == {
         "shortcut": "cannot tell",
@@ -158,20 +150,20 @@ def test_guessing_is_uninformative_and_hides_everything_but_class_sizes() -> Non
     }
 
 
-def test_a_few_samples_are_too_few_for_anything_but_class_sizes() -> None:
+def test_a_few_samples_are_too_few_for_anything_but_class_sizes():
     found = icda.audit(np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2).verdicts
     assert {found[kind].answer for kind in KINDS if kind != "long_tail"} == {"cannot tell"}
     assert "20 samples are too few" in found["shortcut"].reasons[0]
 
 
-def test_confidence_is_that_of_the_nearer_answer() -> None:
+def test_confidence_is_that_of_the_nearer_answer():
     assert [answered(chance, []).answer for chance in (0.9, 0.5, 0.1)] == ["yes", "cannot tell", "no"]
     assert [answered(chance, []).confidence for chance in (0.9, 0.5, 0.1)] == [0.9, 0.5, 0.9]
     assert Limit(0, 1).chance(1e9) == pytest.approx(1)
     assert Limit(0, 1).chance(-1e9) == pytest.approx(0)
 
 
-def test_a_sketch_keeps_what_varies_most_and_no_more_samples_than_it_asks() -> None:
+def test_a_sketch_keeps_what_varies_most_and_no_more_samples_than_it_asks():
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(SAMPLES + 200, 300, generator=generator)
     features[:, :3] *= 30
@@ -183,7 +175,7 @@ def test_a_sketch_keeps_what_varies_most_and_no_more_samples_than_it_asks() -> N
     torch.testing.assert_close(spread[:3] / spread[:3].sum(), wanted[:3] / wanted[:3].sum(), rtol=0.05, atol=0.01)
 
 
-def test_pairs_are_cut_to_even_classes_and_leave_scarce_ones_out() -> None:
+def test_pairs_are_cut_to_even_classes_and_leave_scarce_ones_out():
     targets = torch.cat([torch.full((count,), k) for k, count in enumerate([400, 100, 5, 60])])
     pairs = {pair: (rows, uneven) for pair, rows, uneven in pair_rows(targets, torch.Generator().manual_seed(0))}
     assert set(pairs) == {(0, 1), (0, 3), (1, 3)}
@@ -197,7 +189,7 @@ def test_pairs_are_cut_to_even_classes_and_leave_scarce_ones_out() -> None:
     assert len(many) == PAIRS
 
 
-def test_duplicated_samples_do_not_make_a_shortcut() -> None:
+def test_duplicated_samples_do_not_make_a_shortcut():
     generator = np.random.default_rng(0)
     y = generator.integers(0, 2, 300)
     X = generator.normal(size=(300, 8)) + 1.5 * y[:, None]
@@ -205,7 +197,7 @@ def test_duplicated_samples_do_not_make_a_shortcut() -> None:
     assert found["shortcut"].answer != "yes"
 
 
-def test_what_the_principal_directions_lack_is_said() -> None:
+def test_what_the_principal_directions_lack_is_said():
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(1200) % 2
     wide = torch.randn(1200, 400, generator=generator)
@@ -221,7 +213,7 @@ def test_what_the_principal_directions_lack_is_said() -> None:
     assert decide(replace(PLAIN, lost=0.1, pairs=[SHORTCUT]))["shortcut"].answer == "yes"
 
 
-def test_beside_wrong_labels_a_shortcut_must_be_read_off_and_only_between_two_classes() -> None:
+def test_beside_wrong_labels_a_shortcut_must_be_read_off_and_only_between_two_classes():
     """Where classes are easy, twins agree on the truth too: what is left to read tells a shortcut from wrong labels."""
     contradicted = {"against": 230, "against_share": 0.23, "sureness": 0.95, "hurt_before": 0.05, "hurt_after": 0.1}
     read = replace(SHORTCUT, **contradicted, agreement=0.993, readability=0.58, readability_error=0.015)

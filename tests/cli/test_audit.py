@@ -1,13 +1,12 @@
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 
 @pytest.fixture
-def arrays() -> dict[str, np.ndarray]:
+def arrays():
     """Two classes of which the second half is another split, in which the labels are swapped."""
     generator = np.random.default_rng(0)
     y = np.tile([0, 1], 60)
@@ -17,12 +16,12 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def file(arrays: dict[str, np.ndarray], tmp_path: Path) -> str:
+def file(arrays, tmp_path):
     np.savez(tmp_path / "own.npz", **arrays)
     return "own.npz"
 
 
-def test_a_file_of_icda_embed_is_audited_as_it_is(icda: Any, arrays: dict[str, np.ndarray]) -> None:
+def test_a_file_of_icda_embed_is_audited_as_it_is(icda, arrays):
     names = np.array(["cat", "dog"])[arrays["split"] ^ arrays["kind"]]
     texts = {"encoder": np.array("e"), "encoder_version": np.array("1"), "skipped": np.array([], dtype=str)}
     ids = np.array([f"{name}/{i}.jpg" for i, name in enumerate(names)])
@@ -39,7 +38,7 @@ def test_a_file_of_icda_embed_is_audited_as_it_is(icda: Any, arrays: dict[str, n
     assert len(Path("found/audit.csv").read_text().splitlines()) == 121
 
 
-def test_arrays_are_named_and_rows_are_chosen(icda: Any, file: str) -> None:
+def test_arrays_are_named_and_rows_are_chosen(icda, file):
     words = ("audit", file, "--labels", "kind", "--top", 0)
     chosen = icda(*words, "--where", "split=0", "--out", "half")
     assert chosen.code == 0, chosen.err
@@ -50,7 +49,7 @@ def test_arrays_are_named_and_rows_are_chosen(icda: Any, file: str) -> None:
     assert mixed.code == 0
 
 
-def test_a_table_and_a_pair_of_arrays_say_the_same(icda: Any, arrays: dict[str, np.ndarray]) -> None:
+def test_a_table_and_a_pair_of_arrays_say_the_same(icda, arrays):
     X, y = arrays["feats"][:60].astype(np.float32), arrays["kind"][:60]
     np.save("x.npy", X)
     np.save("y.npy", y)
@@ -63,7 +62,7 @@ def test_a_table_and_a_pair_of_arrays_say_the_same(icda: Any, arrays: dict[str, 
     assert [row["index"] for row in ranks[0]] == [row["index"] for row in ranks[1]]
 
 
-def write_table(arrays: dict[str, np.ndarray], change: dict[tuple[int, str], str]) -> None:
+def write_table(arrays, change):
     """t.csv of two features and a remark; `change` puts other texts into cells, named by line and column."""
     header = ["a", "b", "remark", "part", "kind"]
     X, part = arrays["feats"].astype(np.float32), arrays["split"]
@@ -85,16 +84,14 @@ def write_table(arrays: dict[str, np.ndarray], change: dict[tuple[int, str], str
         ({(line, "b"): "" for line in range(2, 112)}, "'b' in 110 of 120 (first in line 2"),  # few numbers and no text
     ],
 )
-def test_a_hole_in_a_column_of_numbers_is_named(
-    icda: Any, arrays: dict[str, np.ndarray], change: dict[tuple[int, str], str], said: str
-) -> None:
+def test_a_hole_in_a_column_of_numbers_is_named(icda, arrays, change, said):
     write_table(arrays, change)
     answer = icda("audit", "t.csv", "--label-column", "kind")
     assert answer.code == 1
     assert said in answer.err
 
 
-def test_texts_and_empty_columns_are_left_out(icda: Any, arrays: dict[str, np.ndarray]) -> None:
+def test_texts_and_empty_columns_are_left_out(icda, arrays):
     numbers = {(line, "remark"): "7" for line in range(2, 20)}
     write_table(arrays, numbers | {(line, "b"): "" for line in range(2, 122)})
     answer = icda("audit", "t.csv", "--label-column", "kind", "--where", "part=0")
@@ -102,7 +99,7 @@ def test_texts_and_empty_columns_are_left_out(icda: Any, arrays: dict[str, np.nd
     assert "60 samples, 1 features, 2 classes" in answer.out
 
 
-def test_holes_in_rows_that_are_not_kept_do_not_matter(icda: Any, arrays: dict[str, np.ndarray]) -> None:
+def test_holes_in_rows_that_are_not_kept_do_not_matter(icda, arrays):
     write_table(arrays, {(100, "b"): ""})
     answer = icda("audit", "t.csv", "--label-column", "kind", "--where", "part=0")
     assert answer.code == 0, answer.err
@@ -110,7 +107,7 @@ def test_holes_in_rows_that_are_not_kept_do_not_matter(icda: Any, arrays: dict[s
     assert "in line 100: ''" in icda("audit", "t.csv", "--label-column", "kind", "--where", "part=1").err
 
 
-def test_cleanlab_is_used_on_request(icda: Any, file: str) -> None:
+def test_cleanlab_is_used_on_request(icda, file):
     answer = icda("audit", file, "--labels", "kind", "--where", "split=0", "--cleanlab")
     assert answer.code == 0, answer.err
     assert "marked by cleanlab" in answer.text
@@ -135,14 +132,14 @@ def test_cleanlab_is_used_on_request(icda: Any, file: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_ends_in_one_line(words: list[str], hint: str, icda: Any, file: str) -> None:
+def test_a_mistake_ends_in_one_line(words, hint, icda, file):
     answer = icda("audit", *words)
     assert answer.code == 1
     assert hint in answer.err
     assert answer.err.count("\n") == 1
 
 
-def test_a_column_that_only_numbers_the_rows_is_no_feature(icda: Any) -> None:
+def test_a_column_that_only_numbers_the_rows_is_no_feature(icda):
     generator = np.random.default_rng(0)
     labels = np.repeat(["a", "b"], 40)  # sorted by label: the index would tell them all
     noise = generator.normal(size=(80, 2))
@@ -155,7 +152,7 @@ def test_a_column_that_only_numbers_the_rows_is_no_feature(icda: Any) -> None:
     assert "Left out, since they only number the rows: (no name)." in notes
 
 
-def test_a_parquet_file_is_audited_like_the_same_table(icda: Any) -> None:
+def test_a_parquet_file_is_audited_like_the_same_table(icda):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -173,7 +170,7 @@ def test_a_parquet_file_is_audited_like_the_same_table(icda: Any) -> None:
     assert "Left out, since they only number the rows: index." in tables[0]["notes"]
 
 
-def test_row_numbers_and_answers_are_no_features_whatever_rows_are_chosen(icda: Any) -> None:
+def test_row_numbers_and_answers_are_no_features_whatever_rows_are_chosen(icda):
     generator = np.random.default_rng(0)
     lines = ["row,f,y,group_code,label,split"]
     for i in range(120):
@@ -189,7 +186,7 @@ def test_row_numbers_and_answers_are_no_features_whatever_rows_are_chosen(icda: 
 
 
 @pytest.mark.parametrize("broken", ["nan", "text", "line"])
-def test_features_that_cannot_be_audited_are_the_users_to_repair(broken: str, icda: Any) -> None:
+def test_features_that_cannot_be_audited_are_the_users_to_repair(broken, icda):
     X, y = np.random.default_rng(0).normal(size=(40, 3)), np.tile([0, 1], 20)
     features = {"nan": np.where(X > 2, np.nan, X), "text": X.astype(str), "line": X[:, 0]}[broken]
     features = np.full_like(X, np.nan) if broken == "nan" else features

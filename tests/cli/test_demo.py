@@ -9,7 +9,7 @@ from icda.cli.demo import METHODS, PICTURED, TASKS
 from icda.errors import InputError
 
 
-def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda: Any) -> None:
+def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda):
     words = ["demo", "--seeds", 1, "--epochs", 1, "--out", "demo"]
     answer = icda(*words)
     assert answer.code == 0, answer.err
@@ -53,9 +53,7 @@ def test_the_demo_compares_every_method_on_every_task_and_is_not_run_twice(icda:
     ],
     ids=["in full", "quick", "quick, with options beside it"],
 )
-def test_a_quick_look_is_short_goes_elsewhere_and_says_that_it_proves_nothing(
-    words: tuple[object, ...], planned: tuple[int, int, str], icda: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quick_look_is_short_goes_elsewhere_and_says_that_it_proves_nothing(words, planned, icda, monkeypatch):
     asked: list[tuple[int, int, str]] = []
 
     def plan(recipe: Any, tasks: Any, methods: Any, seeds: int, *_: Any) -> Any:

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,20 +8,20 @@ from support import write_photos
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> str:
+def photos(tmp_path):
     """Below the folder in which the command runs."""
     return write_photos(tmp_path / "photos", 6, names=("cat", "dog")).name
 
 
 @pytest.fixture
-def reviews(tmp_path: Path) -> str:
+def reviews(tmp_path):
     (tmp_path / "reviews.csv").write_text(
         "text,label,group\nA wonderful film.,good,a\nI loved this movie!,good,b\nDull and far too long.,bad,a\n,bad,b\n"
     )
     return "reviews.csv"
 
 
-def test_a_folder_becomes_features_that_numpy_reads(icda: Any, photos: str) -> None:
+def test_a_folder_becomes_features_that_numpy_reads(icda, photos):
     answer = icda("embed", photos, "--out", "f.npz", "--image-size", 32)
     assert answer.code == 0, answer.err
     assert "f.npz: 6 x 1280 features by efficientnet_lite0" in answer.out
@@ -33,14 +32,14 @@ def test_a_folder_becomes_features_that_numpy_reads(icda: Any, photos: str) -> N
         assert file["y"].tolist() == ["cat"] * 3 + ["dog"] * 3
 
 
-def test_the_batch_size_changes_nothing_and_a_second_run_gives_the_same_bytes(icda: Any, photos: str) -> None:
+def test_the_batch_size_changes_nothing_and_a_second_run_gives_the_same_bytes(icda, photos):
     for name, size in (("a", 32), ("b", 32), ("c", 1)):
         icda("embed", photos, "--out", f"{name}.npz", "--image-size", 64, "--batch-size", size)
     assert Path("a.npz").read_bytes() == Path("b.npz").read_bytes()
     np.testing.assert_allclose(load_features("a.npz").features, load_features("c.npz").features, rtol=1e-5, atol=1e-5)
 
 
-def test_a_table_of_texts_becomes_sentence_embeddings(icda: Any, reviews: str) -> None:
+def test_a_table_of_texts_becomes_sentence_embeddings(icda, reviews):
     answer = icda("embed", reviews)
     assert answer.code == 0, answer.err
     assert "features.npz: 4 x 384 features by minilm" in answer.out
@@ -49,7 +48,7 @@ def test_a_table_of_texts_becomes_sentence_embeddings(icda: Any, reviews: str) -
     assert features[0] @ features[1] > features[0] @ features[3]
 
 
-def test_an_unreadable_image_is_named_or_skipped(icda: Any, photos: str) -> None:
+def test_an_unreadable_image_is_named_or_skipped(icda, photos):
     Path(photos, "cat", "002.png").write_bytes(b"no image")
     answer = icda("embed", photos, "--image-size", 32)
     assert answer.code == 1
@@ -61,7 +60,7 @@ def test_an_unreadable_image_is_named_or_skipped(icda: Any, photos: str) -> None
     assert load_features("features.npz").skipped.tolist() == ["cat/002.png"]
 
 
-def test_images_without_classes_are_embedded_on_request(icda: Any, photos: str) -> None:
+def test_images_without_classes_are_embedded_on_request(icda, photos):
     answer = icda("embed", f"{photos}/cat", "--unlabelled", "--image-size", 32)
     assert answer.code == 0, answer.err
     assert load_features("features.npz").y is None
@@ -82,7 +81,7 @@ def test_images_without_classes_are_embedded_on_request(icda: Any, photos: str) 
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 @pytest.mark.usefixtures("photos", "reviews")
-def test_a_mistake_ends_in_one_line_and_no_file(words: list[str], hint: str, icda: Any) -> None:
+def test_a_mistake_ends_in_one_line_and_no_file(words, hint, icda):
     answer = icda("embed", *words)
     assert answer.code == 1
     assert hint in answer.err

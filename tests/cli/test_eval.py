@@ -1,17 +1,16 @@
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 
 @pytest.fixture
-def run(icda: Any) -> str:
+def run(icda):
     assert icda("train", "--task", "digits_coloured", "--epochs", 1, "--out", "run", "--quiet").code == 0
     return "run"
 
 
-def test_a_run_is_evaluated_with_the_figures_of_its_result(icda: Any, run: str) -> None:
+def test_a_run_is_evaluated_with_the_figures_of_its_result(icda, run):
     before = {path.name: path.read_bytes() for path in Path(run).iterdir()}
     answer = icda("eval", run)
     assert {path.name: path.read_bytes() for path in Path(run).iterdir()} == before, "it changes no file of the run"
@@ -22,7 +21,7 @@ def test_a_run_is_evaluated_with_the_figures_of_its_result(icda: Any, run: str) 
         assert f"{100 * metrics[name]:.2f}" in answer.out
 
 
-def test_json_is_the_whole_result_and_nothing_else(icda: Any, run: str) -> None:
+def test_json_is_the_whole_result_and_nothing_else(icda, run):
     answer = icda("eval", run, "--json")
     result = json.loads(Path(run, "result.json").read_text())
     printed = json.loads(answer.out)
@@ -36,7 +35,7 @@ def test_json_is_the_whole_result_and_nothing_else(icda: Any, run: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])
-def test_a_folder_that_is_no_run_is_named(folder: str, icda: Any) -> None:
+def test_a_folder_that_is_no_run_is_named(folder, icda):
     answer = icda("eval", folder)
     assert answer.code == 1
     assert answer.err == (
@@ -44,7 +43,7 @@ def test_a_folder_that_is_no_run_is_named(folder: str, icda: Any) -> None:
     )
 
 
-def test_a_damaged_model_is_named(icda: Any, run: str) -> None:
+def test_a_damaged_model_is_named(icda, run):
     path = Path(run, "model.pt")
     path.write_bytes(path.read_bytes()[:5000])
     answer = icda("eval", run)
@@ -52,7 +51,7 @@ def test_a_damaged_model_is_named(icda: Any, run: str) -> None:
     assert "run/model.pt is not a checkpoint, or one that is damaged or truncated" in answer.err
 
 
-def test_data_with_other_classes_is_refused(icda: Any, run: str) -> None:
+def test_data_with_other_classes_is_refused(icda, run):
     Path("texts.csv").write_text("text,label\n" + "".join(f"word {k},{'abc'[k % 3]}\n" for k in range(60)))
     answer = icda("eval", run, "--data", "texts.csv")
     assert answer.code == 1
@@ -61,7 +60,7 @@ def test_data_with_other_classes_is_refused(icda: Any, run: str) -> None:
     assert "Traceback" not in answer.err
 
 
-def test_all_of_other_data_is_judged_and_counted(icda: Any) -> None:
+def test_all_of_other_data_is_judged_and_counted(icda):
     """A fifth of it was judged, and nobody said so."""
 
     def texts(name: str, rows: int) -> None:
@@ -81,7 +80,7 @@ def test_all_of_other_data_is_judged_and_counted(icda: Any) -> None:
     assert "Judged: 18 samples" in own.out
 
 
-def test_one_class_alone_can_be_judged_and_a_named_split_is(icda: Any) -> None:
+def test_one_class_alone_can_be_judged_and_a_named_split_is(icda):
     lines = [f"{'good fine' if k % 2 else 'bad poor'} film {k},{'good' if k % 2 else 'bad'}" for k in range(60)]
     Path("train.csv").write_text("\n".join(["text,label", *lines]))
     assert icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").code == 0

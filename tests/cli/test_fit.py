@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from support import write_photos
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> str:
+def table(tmp_path):
     generator = np.random.default_rng(0)
     y = np.arange(120) % 2
     X = generator.normal(size=(120, 4)) + 2 * y[:, None]
@@ -24,7 +23,7 @@ def table(tmp_path: Path) -> str:
     return "table.csv"
 
 
-def test_from_a_table_to_predictions(icda: Any, table: str) -> None:
+def test_from_a_table_to_predictions(icda, table):
     answer = icda("fit", table, "--label-column", "kind")
     assert answer.code == 0, answer.err
     assert "Features: f0, f1, f2, f3." in answer.err
@@ -55,7 +54,7 @@ def test_from_a_table_to_predictions(icda: Any, table: str) -> None:
     assert package.load("model").predict(np.zeros((1, 4))).tolist() == ["a"]
 
 
-def test_a_model_is_not_overwritten_by_accident(icda: Any, table: str) -> None:
+def test_a_model_is_not_overwritten_by_accident(icda, table):
     assert icda("fit", table, "--labels", "kind").code == 0
     again = icda("fit", table, "--labels", "kind")
     assert again.code == 1
@@ -82,14 +81,14 @@ def test_a_model_is_not_overwritten_by_accident(icda: Any, table: str) -> None:
         (("export", "nowhere", "--onnx", "."), "which is a folder"),
     ],
 )
-def test_wrong_words_are_one_sentence(words: tuple[str, ...], complaint: str, icda: Any, table: str) -> None:
+def test_wrong_words_are_one_sentence(words, complaint, icda, table):
     answer = icda(*words)
     assert answer.code == 1
     assert complaint in answer.err
     assert "Traceback" not in answer.err
 
 
-def test_the_table_to_predict_is_not_overwritten(icda: Any, table: str) -> None:
+def test_the_table_to_predict_is_not_overwritten(icda, table):
     assert icda("fit", table, "--labels", "kind").code == 0
     before = Path(table).read_bytes()
     answer = icda("predict", "model", table, "--out", table)
@@ -100,11 +99,11 @@ def test_the_table_to_predict_is_not_overwritten(icda: Any, table: str) -> None:
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def photos(tmp_path):
     return write_photos(tmp_path / "photos", 40)
 
 
-def test_one_class_is_refused_before_anything_is_embedded(icda: Any, photos: Path) -> None:
+def test_one_class_is_refused_before_anything_is_embedded(icda, photos):
     shutil.move(photos / "red", photos.parent / "red")
     answer = icda("fit", "photos")
     assert answer.code == 1
@@ -117,7 +116,7 @@ def test_one_class_is_refused_before_anything_is_embedded(icda: Any, photos: Pat
         assert "--unlabelled" not in answer.err
 
 
-def test_features_of_an_earlier_fit_are_made_again_on_request(icda: Any, photos: Path) -> None:
+def test_features_of_an_earlier_fit_are_made_again_on_request(icda, photos):
     Path("model").mkdir()
     np.savez("model/features.npz", fingerprint="of other images")
     answer = icda("fit", "photos", "--image-size", 32)
@@ -126,7 +125,7 @@ def test_features_of_an_earlier_fit_are_made_again_on_request(icda: Any, photos:
     assert icda("fit", "photos", "--image-size", 32, "--overwrite").code == 0
 
 
-def test_a_network_is_trained_judged_and_used(icda: Any, photos: Path) -> None:
+def test_a_network_is_trained_judged_and_used(icda, photos):
     (photos / "red" / "broken.png").write_bytes(b"no image")
     answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn")
     assert answer.code == 1
@@ -148,7 +147,7 @@ def test_a_network_is_trained_judged_and_used(icda: Any, photos: Path) -> None:
     assert icda("export", "model", "--safetensors", "w.safetensors").code == 0
 
 
-def test_a_named_test_part_is_judged_at_the_end_and_looked_at_by_nothing_before(icda: Any, photos: Path) -> None:
+def test_a_named_test_part_is_judged_at_the_end_and_looked_at_by_nothing_before(icda, photos):
     """The audit, its pictures and the network see the training part alone."""
     for folder in ("red", "blue"):
         (photos / "train").mkdir(exist_ok=True)
@@ -164,13 +163,13 @@ def test_a_named_test_part_is_judged_at_the_end_and_looked_at_by_nothing_before(
     assert "held_out" not in Path("model/audit.csv").read_text()
 
 
-def test_without_a_test_part_the_audit_leaves_out_what_the_trainer_will_judge_by(icda: Any, photos: Path) -> None:
+def test_without_a_test_part_the_audit_leaves_out_what_the_trainer_will_judge_by(icda, photos):
     answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--no-compare")
     assert answer.code == 0, answer.err
     assert "Auditing 32 samples" in answer.err
 
 
-def test_training_begins_with_a_pretrained_network_unless_another_is_named() -> None:
+def test_training_begins_with_a_pretrained_network_unless_another_is_named():
     from icda.cli.fit import FitArguments
 
     images, texts = (FitArguments(Path("data"), train=True).config(kind) for kind in ("image", "text"))
@@ -180,7 +179,7 @@ def test_training_begins_with_a_pretrained_network_unless_another_is_named() -> 
     assert (named.model, named.learning_rate, named.image_size) == ("resnet20", 0.1, 32)
 
 
-def test_help_shows_examples_and_loads_no_torch() -> None:
+def test_help_shows_examples_and_loads_no_torch():
     """Importing torch takes longer than all that --help has to do."""
     code = """import contextlib, sys
 from icda.cli.main import main

@@ -17,7 +17,7 @@ import icda as package
 from icda.results.claims import claimed
 
 
-def save(path: str, sign: int = 1, rows: int = 200) -> str:
+def save(path, sign=1, rows=200):
     generator = np.random.default_rng(0)
     y = np.arange(rows) % 2
     X = generator.normal(size=(rows, 3)) + sign * 2 * y[:, None]
@@ -25,7 +25,7 @@ def save(path: str, sign: int = 1, rows: int = 200) -> str:
     return path
 
 
-def run(*words: str, limit: int | None = None) -> subprocess.CompletedProcess[str]:
+def run(*words, limit=None):
     """The command in a process of its own, which may write files of at most `limit` bytes."""
 
     def prepare() -> None:
@@ -39,12 +39,12 @@ def run(*words: str, limit: int | None = None) -> subprocess.CompletedProcess[st
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def stop_at(patch: pytest.MonkeyPatch, last: int) -> Callable[[], int]:
+def stop_at(patch, last):
     """Raise KeyboardInterrupt at an operation on files, as Ctrl-C would; returns how many there were."""
     done = 0
 
@@ -64,9 +64,7 @@ def stop_at(patch: pytest.MonkeyPatch, last: int) -> Callable[[], int]:
     return lambda: done
 
 
-def test_an_interrupted_fit_goes_on_with_the_same_command(
-    icda: Any, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_fit_goes_on_with_the_same_command(icda, here, monkeypatch):
     command = ("fit", save("f.npz"), "--out", "model")
     interrupted = 0
     for last in range(1, 40, 2):
@@ -87,7 +85,7 @@ def test_an_interrupted_fit_goes_on_with_the_same_command(
     assert interrupted > 5
 
 
-def test_overwriting_keeps_the_old_model_until_the_new_one_stands(icda: Any, here: Path) -> None:
+def test_overwriting_keeps_the_old_model_until_the_new_one_stands(icda, here):
     assert icda("fit", save("f.npz")).code == 0
     before = {path.name: path.read_bytes() for path in Path("model").iterdir()}
     failed = run("fit", save("g.npz", -1), "--overwrite", limit=700)
@@ -97,7 +95,7 @@ def test_overwriting_keeps_the_old_model_until_the_new_one_stands(icda: Any, her
     assert {path.name: path.read_bytes() for path in Path("model").iterdir()} == before
 
 
-def test_a_second_fit_into_the_same_folder_is_refused(icda: Any, here: Path) -> None:
+def test_a_second_fit_into_the_same_folder_is_refused(icda, here):
     save("f.npz")
     with claimed(Path("model")):
         second = run("fit", "f.npz")
@@ -106,7 +104,7 @@ def test_a_second_fit_into_the_same_folder_is_refused(icda: Any, here: Path) -> 
     assert icda("fit", "f.npz").code == 0
 
 
-def test_a_full_disk_costs_no_table_of_predictions(icda: Any, here: Path) -> None:
+def test_a_full_disk_costs_no_table_of_predictions(icda, here):
     assert icda("fit", save("f.npz")).code == 0
     assert icda("predict", "model", "f.npz", "--out", "p.csv").code == 0
     before = Path("p.csv").read_bytes()
@@ -118,7 +116,7 @@ def test_a_full_disk_costs_no_table_of_predictions(icda: Any, here: Path) -> Non
         assert len(list(csv.DictReader(file))) == 200
 
 
-def test_a_full_disk_costs_no_audit_and_no_export(icda: Any, here: Path) -> None:
+def test_a_full_disk_costs_no_audit_and_no_export(icda, here):
     assert icda("fit", save("f.npz")).code == 0
     assert icda("audit", "f.npz", "--out", "audit").code == 0
     assert icda("export", "model", "--safetensors", "w.safetensors").code == 0
@@ -132,7 +130,7 @@ def test_a_full_disk_costs_no_audit_and_no_export(icda: Any, here: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["audit.csv", "audit.json", "audit.html"])
-def test_outputs_of_an_audit_are_not_written_through_links(icda: Any, here: Path, name: str) -> None:
+def test_outputs_of_an_audit_are_not_written_through_links(icda, here, name):
     Path("victim").write_text("mine")
     Path("audit").mkdir()
     (Path("audit") / name).symlink_to(here / "victim")
@@ -140,7 +138,7 @@ def test_outputs_of_an_audit_are_not_written_through_links(icda: Any, here: Path
     assert Path("victim").read_text() == "mine"
 
 
-def test_links_with_foreseeable_names_are_not_written_through(icda: Any, here: Path) -> None:
+def test_links_with_foreseeable_names_are_not_written_through(icda, here):
     """Names of drafts that an earlier icda used, and the outputs themselves."""
     Path("victim").write_text("mine")
     Path("model").mkdir()

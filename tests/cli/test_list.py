@@ -1,5 +1,4 @@
 import re
-from typing import Any
 
 import pytest
 
@@ -12,15 +11,13 @@ from icda.selection import SELECTION_RULES
 NAMES = {"tasks": list(TASKS), "methods": method_names(), "models": list(MODELS), "selection": list(SELECTION_RULES)}
 
 
-def first_column(text: str) -> set[str]:
+def first_column(text):
     return set(re.findall(r"^│ (\S+)", text, flags=re.MULTILINE))
 
 
 @pytest.mark.parametrize("columns", ["80", "160"])
 @pytest.mark.parametrize("what", NAMES)
-def test_every_name_is_listed_whole_with_a_word_about_it(
-    what: str, columns: str, icda: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_name_is_listed_whole_with_a_word_about_it(what, columns, icda, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     answer = icda("list", what)
     assert answer.code == 0
@@ -30,7 +27,7 @@ def test_every_name_is_listed_whole_with_a_word_about_it(
         assert line.split("│")[2].strip(), name
 
 
-def test_nothing_is_wider_than_the_terminal_and_no_option_is_cut(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_wider_than_the_terminal_and_no_option_is_cut(icda, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = icda("list").out
     assert max(map(len, text.splitlines())) <= 80

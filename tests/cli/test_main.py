@@ -36,9 +36,7 @@ POSITIONAL = (("eval", "run"), ("embed", "data"), ("audit", "data"), ("report", 
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
-def test_the_overview_names_every_command_in_80_columns(
-    words: tuple[str, ...], icda: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_overview_names_every_command_in_80_columns(words, icda, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     answer = icda(*words)
     assert answer.code == 0
@@ -47,13 +45,13 @@ def test_the_overview_names_every_command_in_80_columns(
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
-def test_the_version_is_that_of_the_package(icda: Any) -> None:
+def test_the_version_is_that_of_the_package(icda):
     for word in ("-V", "--version"):
         assert icda(word) == (0, f"icda {__version__}\n", "")
 
 
 @pytest.mark.parametrize("words", HELP, ids=" ".join)
-def test_help_explains_every_option(words: tuple[str, ...], icda: Any) -> None:
+def test_help_explains_every_option(words, icda):
     answer = icda(*words, "--help")
     assert answer.code == 0
     names = [field.name for field in fields(HELP[words])]
@@ -88,7 +86,7 @@ def test_help_explains_every_option(words: tuple[str, ...], icda: Any) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, type([])) else None,
 )
-def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icda: Any) -> None:
+def test_a_typo_gives_the_right_word_and_no_traceback(words, hint, icda):
     answer = icda(*words)
     assert answer.code != 0
     assert hint in answer.text
@@ -96,7 +94,7 @@ def test_a_typo_gives_the_right_word_and_no_traceback(words: Any, hint: str, icd
     assert not Path("runs").exists()
 
 
-def test_a_word_like_no_command_gives_them_all(icda: Any) -> None:
+def test_a_word_like_no_command_gives_them_all(icda):
     answer = icda("xyzzy")
     assert answer.code == 2
     assert answer.err.startswith(f"icda: unknown command 'xyzzy': Commands: {', '.join(main.BUILT_IN)}")
@@ -116,9 +114,7 @@ USER_ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)] 
 
 
 @pytest.mark.parametrize("kind", USER_ERRORS)
-def test_an_error_of_icda_is_one_line_unless_a_traceback_is_asked_for(
-    kind: type[Exception], icda: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_icda_is_one_line_unless_a_traceback_is_asked_for(kind, icda, monkeypatch):
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(kind("the cat sleeps on it")))
     assert icda("train") == (1, "", "icda: the cat sleeps on it\n")
     monkeypatch.setenv("ICDA_TRACEBACK", "1")
@@ -134,7 +130,7 @@ def test_an_error_of_icda_is_one_line_unless_a_traceback_is_asked_for(
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_the_machine_lacks_is_one_line(error: Exception, icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_machine_lacks_is_one_line(error, icda, monkeypatch):
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(error))
     assert icda("train") == (1, "", f"icda: {error}\n")
 
@@ -147,18 +143,14 @@ def test_what_the_machine_lacks_is_one_line(error: Exception, icda: Any, monkeyp
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate"), " (CUDA out of memory.)"),
     ],
 )
-def test_a_lack_of_memory_is_said_also_where_python_says_nothing(
-    error: Exception, details: str, icda: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lack_of_memory_is_said_also_where_python_says_nothing(error, details, icda, monkeypatch):
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(error))
     sentence = f"icda: out of memory{details}: take smaller batches, images or data.\n"
     assert icda("train") == (1, "", sentence)
 
 
 @pytest.mark.parametrize("kind", [ValueError, TypeError, OSError, ImportError, RuntimeError, KeyError, AssertionError])
-def test_a_bug_keeps_its_traceback_and_asks_for_a_report(
-    kind: type[Exception], icda: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_keeps_its_traceback_and_asks_for_a_report(kind, icda, monkeypatch):
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(kind("the cat sleeps on it")))
     answer = icda("train", "--set", "a b=1")
     assert (answer.code, answer.out) == (1, "")
@@ -169,7 +161,7 @@ def test_a_bug_keeps_its_traceback_and_asks_for_a_report(
     assert f"\n  icda {__version__}, Python {platform.python_version()}, torch {torch.__version__}, " in answer.err
 
 
-def test_every_error_raised_in_the_source_speaks_to_the_user_or_is_python_protocol() -> None:
+def test_every_error_raised_in_the_source_speaks_to_the_user_or_is_python_protocol():
     """A plain ValueError in the source would be shown to users as a bug of icda."""
     protocol = {"AttributeError", "IndexError", "SystemExit"}
     plain = {
@@ -199,19 +191,17 @@ def test_every_error_raised_in_the_source_speaks_to_the_user_or_is_python_protoc
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_an_interrupt_says_how_to_go_on_where_one_can(
-    words: tuple[str, ...], advice: str, icda: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_says_how_to_go_on_where_one_can(words, advice, icda, monkeypatch):
     monkeypatch.setattr(main.importlib, "import_module", lambda _: FakeCommand(KeyboardInterrupt()))
     assert icda(*words) == (130, "", f"icda: interrupted.{advice}\n")
 
 
-def test_an_interrupt_speaks_of_resume_where_the_command_has_it() -> None:
+def test_an_interrupt_speaks_of_resume_where_the_command_has_it():
     having = {words[0] for words, kind in HELP.items() if any(field.name == "resume" for field in fields(kind))}
     assert having == {name for name, advice in main.AFTER_INTERRUPT.items() if "--resume" in advice}
 
 
-def test_idle_threads_are_told_to_sleep_before_torch_is_loaded() -> None:
+def test_idle_threads_are_told_to_sleep_before_torch_is_loaded():
     """OpenMP reads the variable when it is loaded, with torch; set afterwards it does nothing."""
     script = """
 import os, sys
@@ -231,7 +221,7 @@ sys.exit(main(["list", "selection"]))
     assert done.stdout.splitlines()[0] == "torch finds PASSIVE"
 
 
-def test_the_module_is_a_program_whose_exit_code_tells_failure() -> None:
+def test_the_module_is_a_program_whose_exit_code_tells_failure():
     command = [sys.executable, "-m", "icda.cli.main", "trian"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")

@@ -22,24 +22,24 @@ X = np.random.default_rng(0).normal(size=(80, 2)) + 2 * Y[:, None]
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def sentence(answer: Any) -> str:
+def sentence(answer):
     assert answer.code == 1
     assert "mistake in icda" not in answer.err
     assert "Traceback" not in answer.err
     return str(answer.err.strip().splitlines()[-1])
 
 
-def write_parquet(path: str, labels: Any, rows: int = 80) -> str:
+def write_parquet(path, labels, rows=80):
     pq.write_table(pa.table({"a": X[:rows, 0], "b": X[:rows, 1], "label": labels[:rows]}), path)
     return path
 
 
 @pytest.mark.parametrize("content", ["cut off", "empty", "foreign", "without rows"])
-def test_parquet_that_is_none_is_one_sentence(icda: Any, content: str) -> None:
+def test_parquet_that_is_none_is_one_sentence(icda, content):
     assert icda("fit", write_parquet("good.parquet", Y)).code == 0
     raw = Path("good.parquet").read_bytes()
     if content == "without rows":
@@ -57,7 +57,7 @@ def test_parquet_that_is_none_is_one_sentence(icda: Any, content: str) -> None:
         assert "bad.parquet " in sentence(icda(*words)), words
 
 
-def test_nothing_to_predict_is_one_sentence(icda: Any) -> None:
+def test_nothing_to_predict_is_one_sentence(icda):
     np.savez("f.npz", X=X, y=Y)
     np.savez("none.npz", X=X[:0])
     np.save("none.npy", X[:0])
@@ -68,7 +68,7 @@ def test_nothing_to_predict_is_one_sentence(icda: Any) -> None:
 
 @pytest.mark.parametrize("seed", ["-1", str(2**70)])
 @pytest.mark.parametrize("command", ["fit", "audit", "ask"])
-def test_a_seed_that_is_none_is_one_sentence(icda: Any, command: str, seed: str) -> None:
+def test_a_seed_that_is_none_is_one_sentence(icda, command, seed):
     np.savez("f.npz", X=X, y=Y)
     assert f"--seed is {seed}, expected 0 to" in sentence(icda(command, "f.npz", "--seed", seed))
 
@@ -82,7 +82,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_labels_of_any_type_are_names(icda: Any, kind: str) -> None:
+def test_labels_of_any_type_are_names(icda, kind):
     values, names = LABELS[kind]
     write_parquet("t.parquet", [values[k] for k in Y])
     for way in ((), ("--on", "blocks", "--features", "a")):
@@ -93,7 +93,7 @@ def test_labels_of_any_type_are_names(icda: Any, kind: str) -> None:
     assert icda("audit", "t.parquet").code == 0
 
 
-def test_labels_of_an_npz_may_be_bytes_or_dates(icda: Any) -> None:
+def test_labels_of_an_npz_may_be_bytes_or_dates(icda):
     for labels in (np.array([b"cat", b"dog"]), np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]")):
         np.savez("f.npz", X=X, y=labels[Y])
         assert icda("fit", "f.npz", "--overwrite").code == 0
@@ -111,7 +111,7 @@ class Narrow:
         return torch.zeros(len(inputs), 3)
 
 
-def test_an_encoder_of_another_width_is_one_sentence() -> None:
+def test_an_encoder_of_another_width_is_one_sentence():
     reads = Reads("text", 5, encoder="narrow")
     reads._loaded.append(Narrow())
     model = HeadModel(np.array(["a", "b"]), np.zeros((2, 5)), np.zeros(2), reads)
@@ -120,12 +120,12 @@ def test_an_encoder_of_another_width_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("line", ["x,y", "x,y,0,small,0.5,more"])
-def test_a_damaged_ledger_is_one_sentence(icda: Any, line: str) -> None:
+def test_a_damaged_ledger_is_one_sentence(icda, line):
     Path("ledger.csv").write_text(f"task,method,seed,tier,accuracy\nx,y,0,small,0.5\n{line}\n")
     assert "ledger.csv, line 3: a row needs 5 cells" in sentence(icda("report", "ledger.csv", "--out", "r.html"))
 
 
-def test_an_address_of_ray_that_is_none_is_one_sentence(icda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_of_ray_that_is_none_is_one_sentence(icda, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setitem(os.environ, "RAY_ADDRESS", "garbage")
     write_parquet("t.parquet", Y)

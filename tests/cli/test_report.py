@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,18 +9,18 @@ from icda.cli.explain import main, run_labels
 
 
 @pytest.fixture
-def report(icda: Any) -> Any:
+def report(icda):
     """`report("run", "--open")`"""
     return lambda *words: icda("report", *words)
 
 
 @pytest.fixture
-def run(icda: Any) -> Path:
+def run(icda):
     assert icda("train", "--task", "digits_lt", "--method", "icda", "--epochs", 1, "--out", "run").code == 0
     return Path("run")
 
 
-def test_a_trained_run_has_its_explanations_and_its_page(run: Path) -> None:
+def test_a_trained_run_has_its_explanations_and_its_page(run):
     found = json.loads((run / "explanations.json").read_text())
     assert {"margins", "strengths", "tied"} <= set(found)
     page = (run / "report.html").read_text()
@@ -30,7 +29,7 @@ def test_a_trained_run_has_its_explanations_and_its_page(run: Path) -> None:
     assert found["tied"][0]["picture"] in page
 
 
-def test_missing_explanations_are_made_once_and_kept(report: Any, run: Path) -> None:
+def test_missing_explanations_are_made_once_and_kept(report, run):
     (run / "explanations.json").unlink()
     plain = report(run)
     assert plain.code == 0, plain.err
@@ -45,14 +44,14 @@ def test_missing_explanations_are_made_once_and_kept(report: Any, run: Path) -> 
     assert "Explaining" not in report(run, "--explain", "all").text
 
 
-def ledger(path: Path) -> Path:
+def ledger(path):
     path.write_text(
         "task,method,seed,accuracy,selection\nt,icda,0,0.5,last\nt,icda,1,0.7,last\nt,cross_entropy,0,0.4,last\n"
     )
     return path
 
 
-def test_a_ledger_becomes_a_comparison(report: Any, tmp_path: Path) -> None:
+def test_a_ledger_becomes_a_comparison(report, tmp_path):
     answer = report(ledger(tmp_path / "demo.csv"), "--explain", "quick")  # it has no model to explain
     assert answer.code == 1
     assert "icda on t, seed 0 needs its trained model" in answer.err
@@ -65,7 +64,7 @@ def test_a_ledger_becomes_a_comparison(report: Any, tmp_path: Path) -> None:
     assert "60.00 ± 14.14" in page
 
 
-def test_the_page_is_opened_on_request(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_opened_on_request(report, tmp_path, monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)) or True)
     assert report(ledger(tmp_path / "demo.csv"), "--open").code == 0
@@ -76,14 +75,14 @@ def test_the_page_is_opened_on_request(report: Any, tmp_path: Path, monkeypatch:
     assert "open report.html yourself" in answer.err
 
 
-def test_what_is_no_run_is_refused(report: Any, tmp_path: Path) -> None:
+def test_what_is_no_run_is_refused(report, tmp_path):
     assert "is not there" in report("nowhere").err
     assert report().code != 0
     (tmp_path / "empty").mkdir()
     assert "holds no result.json" in report("empty").err
 
 
-def test_runs_without_a_result_are_left_out_with_a_note(icda: Any, report: Any, run: Path) -> None:
+def test_runs_without_a_result_are_left_out_with_a_note(icda, report, run):
     """As a run leaves its folder that was cut off or that diverged: settings, perhaps a checkpoint, no result."""
     for name in ("cut", "deep/diverged"):
         folder = Path("all") / name
@@ -104,12 +103,12 @@ def test_runs_without_a_result_are_left_out_with_a_note(icda: Any, report: Any, 
 
 
 @pytest.fixture
-def explained(icda: Any) -> str:
+def explained(icda):
     assert icda("train", "--task", "digits_coloured", "--epochs", 2, "--out", "run", "--quiet").code == 0
     return "run"
 
 
-def test_without_a_figure_explanations_are_written_and_others_kept(explained: str) -> None:
+def test_without_a_figure_explanations_are_written_and_others_kept(explained):
     path = Path(explained, "explanations.json")
     path.write_text(json.dumps({"split": "test", "audit": {"kept": 1}, "margins": "old"}))
     assert main([explained, "--parts", "margins", "tied", "variances"]) == 0
@@ -120,7 +119,7 @@ def test_without_a_figure_explanations_are_written_and_others_kept(explained: st
     assert found["variances"]["epochs"] == [0, 1]  # from the history of the run
 
 
-def test_parts_of_another_split_are_not_mixed(explained: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_of_another_split_are_not_mixed(explained, capsys):
     path = Path(explained, "explanations.json")
     path.write_text(json.dumps({"split": "test", "gradcam": {}}))
     assert main([explained, "--parts", "margins", "--split", "validation"]) == 0
@@ -128,7 +127,7 @@ def test_parts_of_another_split_are_not_mixed(explained: str, capsys: pytest.Cap
     assert "was of the test split" in capsys.readouterr().err
 
 
-def test_figures_of_a_run_are_drawn(explained: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_of_a_run_are_drawn(explained, capsys):
     assert main([explained, "--figure", "variance", "--out", "figures/v.svg"]) == 0
     assert Path("figures/v.svg").is_file()
     assert Path("figures/v.csv").read_text().count("running statistics") == 2
@@ -147,15 +146,13 @@ def test_figures_of_a_run_are_drawn(explained: str, capsys: pytest.CaptureFixtur
         ([], "at least one run"),
     ],
 )
-def test_mistakes_are_named_before_anything_is_loaded(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mistakes_are_named_before_anything_is_loaded(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ValueError, RuntimeError), match=message):
         main(words)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_of_one_name_are_told_apart_by_where_they_differ() -> None:
+def test_runs_of_one_name_are_told_apart_by_where_they_differ():
     assert run_labels([Path("a/icda/seed0"), Path("a/icda/seed1")]) == ["seed0", "seed1"]
     assert run_labels([Path("a/b/icda/seed0"), Path("isda/seed1")]) == ["b/icda/seed0", "isda/seed1"]

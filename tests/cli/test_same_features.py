@@ -3,7 +3,6 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +11,15 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def draw(rows: int = 400) -> tuple[np.random.Generator, np.ndarray]:
+def draw(rows=400):
     return np.random.default_rng(0), np.arange(rows) % 2
 
 
-def accuracy(icda: Any, model: str, data: str, y: np.ndarray) -> float:
+def accuracy(icda, model, data, y):
     """By predict, which must agree with eval."""
     answer = icda("predict", model, data, "--out", "p.csv")
     assert answer.code == 0, answer.err
@@ -33,7 +32,7 @@ def accuracy(icda: Any, model: str, data: str, y: np.ndarray) -> float:
     return right
 
 
-def test_seconds_since_1970_keep_their_digits_in_parquet(icda: Any) -> None:
+def test_seconds_since_1970_keep_their_digits_in_parquet(icda):
     generator, y = draw()
     seconds = 1.7e9 + 5 * generator.normal(size=len(y)) + 20 * y
     pq.write_table(pa.table({"seconds": seconds, "noise": generator.normal(size=len(y)), "label": y}), "t.parquet")
@@ -52,7 +51,7 @@ def test_seconds_since_1970_keep_their_digits_in_parquet(icda: Any) -> None:
     assert accuracy(icda, "blocks", "t.parquet", y) > 0.95
 
 
-def test_the_array_of_the_fit_is_read_again(icda: Any) -> None:
+def test_the_array_of_the_fit_is_read_again(icda):
     generator, y = draw()
     X, Z = generator.normal(size=(len(y), 3)), generator.normal(size=(len(y), 3)) + 2 * y[:, None]
     np.savez("f.npz", X=X, Z=Z, y=y)
@@ -65,7 +64,7 @@ def test_the_array_of_the_fit_is_read_again(icda: Any) -> None:
     assert icda("predict", "model", "only_x.npz", "--column", "X").code == 0
 
 
-def test_a_usual_name_may_be_another_usual_name_elsewhere(icda: Any) -> None:
+def test_a_usual_name_may_be_another_usual_name_elsewhere(icda):
     generator, y = draw()
     X = generator.normal(size=(len(y), 3)) + 3 * y[:, None]
     np.savez("f.npz", X=X, y=y)
@@ -74,7 +73,7 @@ def test_a_usual_name_may_be_another_usual_name_elsewhere(icda: Any) -> None:
     assert accuracy(icda, "model", "g.npz", y) > 0.95
 
 
-def test_columns_are_remembered_over_blocks(icda: Any) -> None:
+def test_columns_are_remembered_over_blocks(icda):
     generator, y = draw()
     columns = {f"f{k}": generator.normal(size=len(y)) + (4 * y if k == 2 else 0) for k in range(4)}
     pq.write_table(pa.table({**columns, "label": y}), "t.parquet", row_group_size=100)
@@ -85,7 +84,7 @@ def test_columns_are_remembered_over_blocks(icda: Any) -> None:
     assert accuracy(icda, "model", "turned.parquet", y) > 0.95
 
 
-def test_a_fit_over_blocks_gives_the_same_bytes_again(icda: Any) -> None:
+def test_a_fit_over_blocks_gives_the_same_bytes_again(icda):
     generator, y = draw()
     pq.write_table(pa.table({"f0": generator.normal(size=len(y)) + y, "label": y}), "t.parquet")
     for out in ("one", "two"):

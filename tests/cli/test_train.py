@@ -15,19 +15,19 @@ from icda.training import TrainConfig, load_config
 from icda.training.config import save_config
 
 
-def result_of(folder: Path | str) -> dict[str, Any]:
+def result_of(folder):
     found: dict[str, Any] = json.loads((Path(folder) / "result.json").read_text())
     return found
 
 
-def picture(path: Path, shade: int) -> Path:
+def picture(path, shade):
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(shade).integers(0, 60, (10, 12, 3))
     Image.fromarray((noise + shade).astype("uint8")).save(path)
     return path
 
 
-def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Any) -> None:
+def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda):
     answer = icda("train", "--epochs", 2, "--batch-size", 64, "--set", "lambda0=0.25", "sample_margin=false")
     assert answer.code == 0
     folder = Path("runs/digits_lt/icda/seed0")
@@ -46,7 +46,7 @@ def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda: Any
     assert len(answer.err.splitlines()) == 5
 
 
-def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_otherwise(icda: Any) -> None:
+def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_otherwise(icda):
     common = ("--task", "digits_coloured", "--model", "mlp", "--method", "cross_entropy", "--epochs", 1, "--quiet")
     for words, rule in (
         (("--attributes", "unknown"), "validation_worst_class"),
@@ -62,7 +62,7 @@ def test_without_groups_the_worst_class_chooses_unless_a_rule_or_a_file_says_oth
 
 
 @pytest.mark.parametrize("data", ["pictures", "pictures.csv"])
-def test_a_folder_and_a_table_of_pictures_are_trained_on(data: str, icda: Any) -> None:
+def test_a_folder_and_a_table_of_pictures_are_trained_on(data, icda):
     rows = ["image,label"]
     for number in range(20):
         for kind, shade in (("dark", 0), ("light", 180)):
@@ -76,7 +76,7 @@ def test_a_folder_and_a_table_of_pictures_are_trained_on(data: str, icda: Any) -
     assert result["metrics"]["accuracy"] == 1.0
 
 
-def test_a_table_of_texts_with_groups_is_trained_on(icda: Any) -> None:
+def test_a_table_of_texts_with_groups_is_trained_on(icda):
     with Path("days.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["comment", "label", "place", "part"])
@@ -95,7 +95,7 @@ def test_a_table_of_texts_with_groups_is_trained_on(icda: Any) -> None:
     assert result["metrics"]["worst_group_accuracy"] == 1.0
 
 
-def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda: Any) -> None:
+def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda):
     words = ["train", "--epochs", 1, "--out", "run"]
     assert icda(*words).code == 0
     before = Path("run/result.json").read_bytes()
@@ -111,7 +111,7 @@ def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda: Any)
     assert len(result_of("run")["history"]) == 2
 
 
-def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda: Any) -> None:
+def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda):
     save_config(TrainConfig(epochs=1, seed=4, method="isda", options={"lambda0": 0.75}, out="first"), Path("s.yaml"))
     assert icda("train", "--config", "s.yaml").code == 0
     assert result_of("first")["seed"] == 4
@@ -130,7 +130,7 @@ def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda:
         ("epochs: [", "settings.yaml cannot be read as YAML"),
     ],
 )
-def test_trouble_with_a_file_of_settings_is_told_in_a_line(content: str | None, complaint: str, icda: Any) -> None:
+def test_trouble_with_a_file_of_settings_is_told_in_a_line(content, complaint, icda):
     if content is not None:
         Path("settings.yaml").write_text(content)
     answer = icda("train", "--config", "settings.yaml")
@@ -154,7 +154,7 @@ def test_trouble_with_a_file_of_settings_is_told_in_a_line(content: str | None, 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_what_makes_no_sense_is_told_in_a_line_before_training(words: list[str], complaint: str, icda: Any) -> None:
+def test_what_makes_no_sense_is_told_in_a_line_before_training(words, complaint, icda):
     answer = icda("train", *words)
     assert answer.code != 0
     assert complaint in answer.text
@@ -162,14 +162,14 @@ def test_what_makes_no_sense_is_told_in_a_line_before_training(words: list[str],
     assert not Path("runs").exists()
 
 
-def test_a_diverging_run_ends_with_advice(icda: Any) -> None:
+def test_a_diverging_run_ends_with_advice(icda):
     answer = icda("train", "--learning-rate", 1e30, "--out", "run")
     assert answer.code == 1
     assert re.search("lower (the|--)?.?learning.rate", answer.text)
     assert "Traceback" not in answer.text
 
 
-def test_values_of_options_are_read_as_numbers_truths_lists_and_words() -> None:
+def test_values_of_options_are_read_as_numbers_truths_lists_and_words():
     pairs = ["a=0.25", "b=false", "c=full", "d=[1, 2]", "e=null", "f=x=y", "g="]
     assert parse_options(pairs) == {
         **{"a": 0.25, "b": False, "c": "full", "d": [1, 2], "e": None, "f": "x=y", "g": None}
@@ -183,7 +183,7 @@ pytest.importorskip("optuna")
 WORDS = ("tune", "--task", "digits_lt", "--method", "icda", "--model", "linear", "--epochs", 1)
 
 
-def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda: Any) -> None:
+def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda):
     answer = icda(*WORDS, "--trials", 2, "--space", "lambda0=0.1:1.0", "beta=0:0.5")
     assert answer.code == 0, answer.err
     assert "trial 2 of 2" in answer.text
@@ -193,6 +193,6 @@ def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda: Any
     assert icda("train", "--config", best, "--quiet").code == 0
 
 
-def test_tune_without_a_space_or_with_no_trials_is_refused(icda: Any) -> None:
+def test_tune_without_a_space_or_with_no_trials_is_refused(icda):
     assert "--space is empty" in icda(*WORDS).err
     assert "--trials must be at least 1" in icda(*WORDS, "--trials", 0, "--space", "beta=0:1").err

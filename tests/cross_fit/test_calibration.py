@@ -10,7 +10,7 @@ from icda.cross_fit import fit_calibration
 from icda.cross_fit.calibration import DECAY
 
 
-def held_out(num_classes: int, count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
+def held_out(num_classes, count=400):
     """Logits that say too much of the truth, and are biased towards some classes."""
     targets = torch.randint(num_classes, (count,))
     logits = 2 * torch.randn(count, num_classes, dtype=torch.float64)
@@ -19,7 +19,7 @@ def held_out(num_classes: int, count: int = 400) -> tuple[torch.Tensor, torch.Te
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 6])
-def test_the_loss_is_the_least_that_another_optimiser_finds(num_classes: int) -> None:
+def test_the_loss_is_the_least_that_another_optimiser_finds(num_classes):
     logits, targets = held_out(num_classes)
     values, rows = logits.numpy(), targets.numpy()
     spread = (values - values.mean(1, keepdims=True)).std()
@@ -39,7 +39,7 @@ def test_the_loss_is_the_least_that_another_optimiser_finds(num_classes: int) ->
     torch.testing.assert_close(calibration.log_probabilities(logits), expected, rtol=0, atol=2e-3)
 
 
-def test_probabilities_keep_what_they_promise() -> None:
+def test_probabilities_keep_what_they_promise():
     logits, targets = held_out(3, 2000)
     calibrated = fit_calibration(logits, targets).log_probabilities(logits)
     assert F.nll_loss(calibrated, targets) < F.cross_entropy(logits, targets)
@@ -47,7 +47,7 @@ def test_probabilities_keep_what_they_promise() -> None:
     torch.testing.assert_close(calibrated.exp().mean(0), shares, rtol=0, atol=1e-5)  # what free biases ensure
 
 
-def test_logits_that_say_nothing_leave_the_shares_of_the_classes() -> None:
+def test_logits_that_say_nothing_leave_the_shares_of_the_classes():
     targets = torch.tensor([0] * 6 + [1] * 3 + [2] * 1)
     shares = torch.tensor([0.6, 0.3, 0.1])
     for logits in (torch.zeros(10, 3), torch.full((10, 3), 5.0), torch.tensor([[9.0, -2.0, 1.0]] * 10)):
@@ -55,7 +55,7 @@ def test_logits_that_say_nothing_leave_the_shares_of_the_classes() -> None:
         torch.testing.assert_close(found, shares.expand(10, 3), rtol=0, atol=1e-4)
 
 
-def test_the_answer_does_not_depend_on_the_units_or_the_zero_of_the_logits() -> None:
+def test_the_answer_does_not_depend_on_the_units_or_the_zero_of_the_logits():
     logits, targets = held_out(4)
     plain = fit_calibration(logits, targets).log_probabilities(logits)
     for other in (1000 * logits, 1e-3 * logits, logits + 50 * torch.randn(len(logits), 1, dtype=torch.float64)):
@@ -63,7 +63,7 @@ def test_the_answer_does_not_depend_on_the_units_or_the_zero_of_the_logits() -> 
         torch.testing.assert_close(found, plain, rtol=0, atol=1e-4)
 
 
-def test_logits_that_separate_the_classes_stay_finite() -> None:
+def test_logits_that_separate_the_classes_stay_finite():
     targets = torch.tensor([0, 1] * 10)
     logits = F.one_hot(targets, 2).float() * 40
     found = fit_calibration(logits, targets).log_probabilities(logits)
@@ -80,6 +80,6 @@ def test_logits_that_separate_the_classes_stay_finite() -> None:
         (torch.full((3, 2), float("nan")), torch.zeros(3, dtype=torch.long), "finite logits"),
     ],
 )
-def test_bad_input_is_refused(logits: torch.Tensor, targets: torch.Tensor, message: str) -> None:
+def test_bad_input_is_refused(logits, targets, message):
     with pytest.raises(ValueError, match=message):
         fit_calibration(logits, targets)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
@@ -14,7 +13,7 @@ TARGETS = torch.arange(SIZE) % CLASSES
 UNREAD, READ = (0.5, 0.03, 0.9), (0.85, 0.03, 0.9)
 
 
-def answers(errors: float, sure: bool = True, seed: int = 0) -> Tensor:
+def answers(errors, sure=True, seed=0):
     """Logits that contradict a share of the labels, as surely as they confirm the others or far less so."""
     generator = torch.Generator().manual_seed(seed)
     wrong = torch.rand(SIZE, generator=generator) < errors
@@ -23,23 +22,23 @@ def answers(errors: float, sure: bool = True, seed: int = 0) -> Tensor:
     return size[:, None] * F.one_hot(said, CLASSES)
 
 
-def held_out(logits: Tensor, agreement: float, read: tuple[float, float, float]) -> HeldOut:
+def held_out(logits, agreement, read):
     return HeldOut(logits, TARGETS, agreement, running=logits, read=read)
 
 
-def called(evidence: HeldOut) -> tuple[str, str]:
+def called(evidence):
     verdicts = judge_networks(evidence)
     return verdicts["shortcut"].answer, verdicts["label_noise"].answer
 
 
 @pytest.mark.parametrize("errors", [0.1, 0.2])
-def test_sure_contradictions_are_a_shortcut_where_labels_can_be_read_and_wrong_labels_where_not(errors: float) -> None:
+def test_sure_contradictions_are_a_shortcut_where_labels_can_be_read_and_wrong_labels_where_not(errors):
     logits = answers(errors)
     assert called(held_out(logits, 0.985, READ)) == ("yes", "no")
     assert called(held_out(logits, 0.985, UNREAD)) == ("no", "yes")
 
 
-def test_many_contradictions_are_wrong_labels_unless_these_can_be_read() -> None:
+def test_many_contradictions_are_wrong_labels_unless_these_can_be_read():
     assert called(held_out(answers(0.45), 0.97, UNREAD)) == ("no", "yes")
     part = (0.64, 0.01, 0.9)  # a third of what is read elsewhere
     assert called(held_out(answers(0.45), 0.97, part)) == ("no", "yes"), "the networks' own mistakes"
@@ -47,12 +46,12 @@ def test_many_contradictions_are_wrong_labels_unless_these_can_be_read() -> None
     assert called(held_out(answers(0.45), 0.97, READ)) == ("no", "no"), "then the networks are wrong, not the labels"
 
 
-def test_unsure_contradictions_and_scattered_ones_are_neither() -> None:
+def test_unsure_contradictions_and_scattered_ones_are_neither():
     assert called(held_out(answers(0.06, sure=False), 0.97, READ)) == ("no", "no")
     assert called(held_out(answers(0.1), 0.92, READ)) == ("no", "no")  # 0.8 disagreements for each error
 
 
-def test_networks_that_agree_on_everything_and_leave_nothing_to_read_cannot_be_told_apart() -> None:
+def test_networks_that_agree_on_everything_and_leave_nothing_to_read_cannot_be_told_apart():
     shortcut, noise = called(held_out(answers(0.1), 1.0, UNREAD))
     assert noise == "cannot tell"
     assert shortcut != "yes"
@@ -62,7 +61,7 @@ def test_networks_that_agree_on_everything_and_leave_nothing_to_read_cannot_be_t
     )  # less is needed where they agree so well
 
 
-def test_a_handful_of_contradictions_is_no_shortcut_for_sure() -> None:
+def test_a_handful_of_contradictions_is_no_shortcut_for_sure():
     few = torch.zeros(SIZE, dtype=torch.bool)
     few[:5] = True
     logits = 5.0 * F.one_hot(torch.where(few, (TARGETS + 1) % CLASSES, TARGETS), CLASSES)
@@ -70,7 +69,7 @@ def test_a_handful_of_contradictions_is_no_shortcut_for_sure() -> None:
 
 
 @pytest.mark.parametrize("read", [READ, UNREAD])
-def test_networks_that_know_less_than_the_largest_class_contradict_nothing(read: tuple[float, float, float]) -> None:
+def test_networks_that_know_less_than_the_largest_class_contradict_nothing(read):
     """A tenth of the samples are of class 1; what contradicts a fifth of the labels tells less than always class 0."""
     targets = (torch.arange(SIZE) % 10 == 0).long()
     said = torch.where(torch.arange(SIZE) % 5 == 1, 1 - targets, targets)
@@ -80,7 +79,7 @@ def test_networks_that_know_less_than_the_largest_class_contradict_nothing(read:
     assert "yes" in called(HeldOut(5.0 * F.one_hot(said, 2), even, 0.99, read=read))
 
 
-def test_the_chance_of_noise_is_the_audits() -> None:
+def test_the_chance_of_noise_is_the_audits():
     evidence = held_out(answers(0.45), 0.97, UNREAD)
     found = Figures.of(evidence)
     chance = judge_networks(evidence)["label_noise"].chance
@@ -88,7 +87,7 @@ def test_the_chance_of_noise_is_the_audits() -> None:
     assert found.skill == pytest.approx((1 - found.errors - 0.25) / 0.75, abs=0.02)
 
 
-def test_a_tail_is_judged_by_class_sizes() -> None:
+def test_a_tail_is_judged_by_class_sizes():
     targets = torch.cat([torch.zeros(400), torch.ones(40)]).long()
     logits = 5.0 * F.one_hot(targets, 2) + torch.randn(440, 2, generator=torch.Generator().manual_seed(0))
     verdicts = judge_networks(HeldOut(logits, targets, 0.99, running=logits, read=UNREAD))
@@ -96,7 +95,7 @@ def test_a_tail_is_judged_by_class_sizes() -> None:
     assert "10 times" in verdicts["long_tail"].reasons[0]
 
 
-def planted(noise: bool) -> tuple[Tensor, Tensor, Tensor]:
+def planted(noise):
     """Features that show the class, labels, and answers: the truth behind wrong labels, or a mark that most labels have."""
     generator = torch.Generator().manual_seed(1)
     other = torch.rand(SIZE, generator=generator) < 0.15
@@ -109,7 +108,7 @@ def planted(noise: bool) -> tuple[Tensor, Tensor, Tensor]:
     return features, labels, 5.0 * F.one_hot(said, CLASSES) + 0.1 * torch.rand(SIZE, CLASSES, generator=generator)
 
 
-def test_labels_are_read_beside_a_shortcut_and_not_where_they_are_wrong() -> None:
+def test_labels_are_read_beside_a_shortcut_and_not_where_they_are_wrong():
     area, _, elsewhere = read_labels(*planted(noise=False), seed=0)
     assert area > 0.8
     assert area == pytest.approx(elsewhere, abs=0.05)
@@ -118,7 +117,7 @@ def test_labels_are_read_beside_a_shortcut_and_not_where_they_are_wrong() -> Non
     assert elsewhere > 0.55, "the answers say nearly all, and leave the heads little to learn"
 
 
-def test_what_is_read_of_contradicted_labels_counts_by_what_is_read_elsewhere() -> None:
+def test_what_is_read_of_contradicted_labels_counts_by_what_is_read_elsewhere():
     def readability(*read: float) -> float:
         return held_out(answers(0.1), 1.0, read).readability  # type: ignore[arg-type]
 
@@ -128,7 +127,7 @@ def test_what_is_read_of_contradicted_labels_counts_by_what_is_read_elsewhere() 
     assert HeldOut(answers(0.1), TARGETS, 1.0).readability == 0
 
 
-def test_unsure_answers_are_not_asked_about() -> None:
+def test_unsure_answers_are_not_asked_about():
     features, labels, logits = planted(noise=True)
     truth = TARGETS
     mistaken = torch.arange(SIZE) % 5 == 0  # the networks' own mistakes, whose labels are right and can be read

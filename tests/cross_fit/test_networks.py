@@ -2,8 +2,6 @@
 
 import copy
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -29,18 +27,18 @@ TARGETS = torch.arange(N) % C
 UNEVEN = torch.tensor([0] * 41 + [1] * 7 + [2] * 2 + [4])[torch.randperm(51, generator=generator_for(1))]
 
 
-def make_models(folds: int = 2) -> list[FeatureClassifier]:
+def make_models(folds=2):
     torch.manual_seed(3)
     return [
         FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.Tanh()), nn.Linear(5, C)).double() for _ in range(folds)
     ]
 
 
-def batch_of(rows: Tensor) -> Batch:
+def batch_of(rows):
     return Batch(INPUTS[rows], TARGETS[rows], None, rows)
 
 
-def applier(models: list[FeatureClassifier], share: float = 1.0, average: bool = False) -> Callable[[Tensor], None]:
+def applier(models, share=1.0, average=False):
     """A step of gradient descent as the trainer takes it: ranks' losses by their share, gradients averaged."""
 
     def apply(loss: Tensor) -> None:
@@ -57,7 +55,7 @@ def applier(models: list[FeatureClassifier], share: float = 1.0, average: bool =
     return apply
 
 
-def balanced_loss(model: nn.Module, rows: list[int], labels: list[int]) -> Tensor:
+def balanced_loss(model, rows, labels):
     """The mean over the classes of a class's mean cross entropy, in a loop."""
     means = []
     for c in range(C):
@@ -68,7 +66,7 @@ def balanced_loss(model: nn.Module, rows: list[int], labels: list[int]) -> Tenso
 
 
 @pytest.mark.parametrize("folds", [2, 3])
-def test_a_step_is_that_of_networks_trained_alone_on_the_samples_they_may_see(folds: int) -> None:
+def test_a_step_is_that_of_networks_trained_alone_on_the_samples_they_may_see(folds):
     models, held = make_models(folds), HeldOutNetworks(N, C, folds, seed=0)
     alone = copy.deepcopy(models)
     held.step(batch_of(torch.arange(N)), models, models, applier(models), epoch=0)
@@ -83,7 +81,7 @@ def test_a_step_is_that_of_networks_trained_alone_on_the_samples_they_may_see(fo
             torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-def test_labels_flip_by_the_rule_towards_the_network_that_has_not_seen_them() -> None:
+def test_labels_flip_by_the_rule_towards_the_network_that_has_not_seen_them():
     models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0)
     for model in models:
         model.head.weight.data.mul_(20)  # confident answers
@@ -98,7 +96,7 @@ def test_labels_flip_by_the_rule_towards_the_network_that_has_not_seen_them() ->
     assert not ((held.labels == TARGETS) & (held.labels >= 0)).any(), "back to the own label is not flipped"
 
 
-def test_without_flips_labels_stay() -> None:
+def test_without_flips_labels_stay():
     models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0, flips=False)
     for model in models:
         model.head.weight.data.mul_(100)
@@ -107,7 +105,7 @@ def test_without_flips_labels_stay() -> None:
     assert (held.labels == -1).all()
 
 
-def test_held_out_logits_come_from_the_network_that_is_blind_to_the_sample() -> None:
+def test_held_out_logits_come_from_the_network_that_is_blind_to_the_sample():
     models, held = make_models(3), HeldOutNetworks(N, C, 3, seed=4)
     models[0].train()
     found = held.ask((batch_of(rows) for rows in torch.arange(N).split(7)), models)
@@ -126,11 +124,11 @@ def test_held_out_logits_come_from_the_network_that_is_blind_to_the_sample() -> 
     assert found.disagreement == pytest.approx((N - same) / wrong)
 
 
-def test_answers_without_an_error_disagree_nowhere() -> None:
+def test_answers_without_an_error_disagree_nowhere():
     assert HeldOut(torch.eye(3), torch.arange(3), agreement=0.5).disagreement == 0
 
 
-def test_a_network_with_too_few_samples_takes_no_step_and_the_others_do() -> None:
+def test_a_network_with_too_few_samples_takes_no_step_and_the_others_do():
     models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0)
     rows = torch.cat([(held.fold == 0).nonzero().flatten()[:4], (held.fold == 1).nonzero().flatten()[:1]])
     before = copy.deepcopy(models)
@@ -139,7 +137,7 @@ def test_a_network_with_too_few_samples_takes_no_step_and_the_others_do() -> Non
     assert moved == [False, True]  # network 0 may learn from fold 1 alone, of which there is one sample
 
 
-def test_state_goes_with_the_checkpoint_whatever_the_size_of_the_data() -> None:
+def test_state_goes_with_the_checkpoint_whatever_the_size_of_the_data():
     held = HeldOutNetworks(N, C, 2, seed=0)
     held.labels[3] = 2
     for size in (N, 5):
@@ -150,7 +148,7 @@ def test_state_goes_with_the_checkpoint_whatever_the_size_of_the_data() -> None:
     assert not torch.equal(HeldOutNetworks(N, C, 2, seed=1).fold, held.fold)
 
 
-def test_a_repeat_begins_with_folds_of_its_own_and_labels_as_they_were_given() -> None:
+def test_a_repeat_begins_with_folds_of_its_own_and_labels_as_they_were_given():
     held = HeldOutNetworks(N, C, 2, seed=0)
     first = held.fold.clone()
     held.labels[:5] = 1
@@ -166,7 +164,7 @@ def test_a_repeat_begins_with_folds_of_its_own_and_labels_as_they_were_given() -
     assert torch.equal(restored.fold, held.fold), "a run that resumes goes on with the folds it had"
 
 
-def trained(rank: int, world: int) -> tuple[list[Tensor], Tensor, Tensor, Tensor, float]:
+def trained(rank, world):
     """An epoch with the coin's folds, then one of a stratified repeat."""
     models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0)
     for model in models:
@@ -183,11 +181,11 @@ def trained(rank: int, world: int) -> tuple[list[Tensor], Tensor, Tensor, Tensor
     return [value.detach() for model in models for value in model.parameters()], held.labels, *found[:3]
 
 
-def trained_on_rank(rank: int) -> Any:
+def trained_on_rank(rank):
     return trained(rank, 2)
 
 
-def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_do_what_one_process_does(run_on_ranks):
     weights, labels, logits, targets, agreement = trained(0, 1)
     assert (labels >= 0).any()
     for found in run_on_ranks(trained_on_rank):
@@ -200,7 +198,7 @@ def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 7])
-def test_the_probability_is_that_of_the_formula_written_out(num_classes: int) -> None:
+def test_the_probability_is_that_of_the_formula_written_out(num_classes):
     logits = 3 * torch.randn(20, num_classes, dtype=torch.float64)
     found = flip_probability(logits)
     for row, value in zip(logits.tolist(), found.tolist(), strict=True):
@@ -209,7 +207,7 @@ def test_the_probability_is_that_of_the_formula_written_out(num_classes: int) ->
         assert value == pytest.approx((largest - 1 / num_classes) * num_classes / (num_classes - 1), abs=1e-12)
 
 
-def test_a_label_becomes_the_answer_exactly_where_the_draw_lies_below() -> None:
+def test_a_label_becomes_the_answer_exactly_where_the_draw_lies_below():
     logits, labels = torch.randn(200, 3, dtype=torch.float64), torch.randint(3, (200,))
     uniform = torch.rand(200, dtype=torch.float64)
     found = flip_labels(labels, logits, uniform).tolist()
@@ -219,20 +217,20 @@ def test_a_label_becomes_the_answer_exactly_where_the_draw_lies_below() -> None:
     assert 0 < sum(new != old for new, old in zip(found, labels.tolist(), strict=True)) < 200
 
 
-def test_an_answer_without_preference_never_flips_and_a_certain_one_always_does() -> None:
+def test_an_answer_without_preference_never_flips_and_a_certain_one_always_does():
     labels = torch.tensor([1, 1])
     assert flip_labels(labels, torch.zeros(2, 2), torch.zeros(2)).tolist() == [1, 1]
     assert flip_labels(labels, torch.tensor([[1e4, 0.0]] * 2), torch.full((2,), 0.999999)).tolist() == [0, 0]
 
 
-def test_the_coin_of_the_first_repeat_is_the_one_earlier_runs_threw() -> None:
+def test_the_coin_of_the_first_repeat_is_the_one_earlier_runs_threw():
     expected = torch.randint(4, (30,), generator=generator_for(5, "folds", 4))
     assert torch.equal(draw_folds(30, 4, seed=5), expected)
     assert not torch.equal(draw_folds(30, 4, seed=5, repeat=1), expected)
 
 
 @pytest.mark.parametrize("folds", [2, 3, 4])
-def test_every_class_and_the_whole_are_split_evenly(folds: int) -> None:
+def test_every_class_and_the_whole_are_split_evenly(folds):
     for seed in range(5):
         found = stratified_folds(UNEVEN, folds, seed)
         for samples in [range(51), *([i for i in range(51) if UNEVEN[i] == c] for c in (0, 1, 2, 4))]:
@@ -240,7 +238,7 @@ def test_every_class_and_the_whole_are_split_evenly(folds: int) -> None:
             assert max(sizes) - min(sizes) <= 1
 
 
-def test_both_twins_learn_a_class_of_two_samples_where_a_coin_may_leave_one_without() -> None:
+def test_both_twins_learn_a_class_of_two_samples_where_a_coin_may_leave_one_without():
     pair = (UNEVEN == 2).nonzero().flatten()
     by_coin = {len(set(draw_folds(51, 2, seed)[pair].tolist())) for seed in range(20)}
     evenly = {len(set(stratified_folds(UNEVEN, 2, seed)[pair].tolist())) for seed in range(20)}
@@ -248,7 +246,7 @@ def test_both_twins_learn_a_class_of_two_samples_where_a_coin_may_leave_one_with
     assert evenly == {2}
 
 
-def test_the_draw_depends_on_seed_and_repeat_and_which_samples_go_where_is_random() -> None:
+def test_the_draw_depends_on_seed_and_repeat_and_which_samples_go_where_is_random():
     first = stratified_folds(UNEVEN, 2, seed=0)
     assert torch.equal(first, stratified_folds(UNEVEN, 2, seed=0))
     assert not torch.equal(first, stratified_folds(UNEVEN, 2, seed=1))
@@ -257,13 +255,13 @@ def test_the_draw_depends_on_seed_and_repeat_and_which_samples_go_where_is_rando
     assert {int(stratified_folds(UNEVEN, 2, seed)[single]) for seed in range(20)} == {0, 1}
 
 
-def test_a_single_fold_is_refused() -> None:
+def test_a_single_fold_is_refused():
     for draw in (lambda: draw_folds(5, 1, 0), lambda: stratified_folds(UNEVEN, 1, 0)):
         with pytest.raises(ValueError, match="needs 2 folds or more, got 1"):
             draw()
 
 
-def test_repeats_count_the_same_and_the_last_one_is_kept_beside_their_mean() -> None:
+def test_repeats_count_the_same_and_the_last_one_is_kept_beside_their_mean():
     targets = torch.tensor([0, 1, 1])
     answers = [torch.randn(3, 2, generator=torch.Generator().manual_seed(k)) for k in range(3)]
     mean = None
@@ -277,6 +275,6 @@ def test_repeats_count_the_same_and_the_last_one_is_kept_beside_their_mean() -> 
     assert mean.last is answers[-1]
 
 
-def test_a_single_pass_stays_as_it_is() -> None:
+def test_a_single_pass_stays_as_it_is():
     only = HeldOut(torch.eye(2), torch.arange(2), 0.9)
     assert averaged(None, only, 0) is only

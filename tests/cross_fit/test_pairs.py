@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import Tensor
 
 from icda.cross_fit.pairs import measure_pair, ratio_of_medians, share, within_answers
 
 
-def two_classes(samples: int = 1200, minority: float = 0.0, noise: float = 0.0, seed: int = 0) -> tuple[Tensor, Tensor]:
+def two_classes(samples=1200, minority=0.0, noise=0.0, seed=0):
     """A class that shows in some features and, with a minority, a shortcut that shows more in others."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, 2, samples)
@@ -22,12 +21,12 @@ def two_classes(samples: int = 1200, minority: float = 0.0, noise: float = 0.0, 
     return torch.from_numpy(features).float(), torch.from_numpy(targets)
 
 
-def as_logits(scores: torch.Tensor) -> torch.Tensor:
+def as_logits(scores):
     """Logits whose difference is the score."""
     return torch.stack([torch.zeros_like(scores), scores], 1)
 
 
-def test_of_several_classes_each_label_is_told_from_the_answer_where_that_was_given() -> None:
+def test_of_several_classes_each_label_is_told_from_the_answer_where_that_was_given():
     generator = torch.Generator().manual_seed(2)
     truth = torch.arange(600) % 3
     answers = (truth + (torch.rand(600, generator=generator) < 0.3).long()) % 3
@@ -48,7 +47,7 @@ def test_of_several_classes_each_label_is_told_from_the_answer_where_that_was_gi
     assert abs(area - 0.5) < 3 * error
 
 
-def test_readability_is_the_area_within_each_answer() -> None:
+def test_readability_is_the_area_within_each_answer():
     generator = torch.Generator().manual_seed(0)
     answers = torch.randint(0, 2, (300,), generator=generator)
     targets = torch.where(torch.rand(300, generator=generator) < 0.2, 1 - answers, answers)
@@ -63,7 +62,7 @@ def test_readability_is_the_area_within_each_answer() -> None:
     assert 0 < error < 0.1
 
 
-def test_the_error_of_the_readability_is_the_spread_over_random_scores() -> None:
+def test_the_error_of_the_readability_is_the_spread_over_random_scores():
     generator = torch.Generator().manual_seed(1)
     answers = torch.arange(120) % 2
     targets = torch.where(torch.arange(120) % 5 == 0, 1 - answers, answers)
@@ -72,17 +71,17 @@ def test_the_error_of_the_readability_is_the_spread_over_random_scores() -> None
     assert np.mean([area for area, _ in found]) == pytest.approx(0.5, abs=0.02)
 
 
-def test_one_label_only_within_each_answer_says_nothing() -> None:
+def test_one_label_only_within_each_answer_says_nothing():
     answers = torch.tensor([0, 0, 1, 1])
     assert within_answers(as_logits(torch.arange(4.0)), answers, answers) == (0.5, 0.5)
 
 
-def test_empty_groups_count_as_served_and_have_no_ratio() -> None:
+def test_empty_groups_count_as_served_and_have_no_ratio():
     assert share(torch.zeros(0, dtype=torch.bool)) == 1.0
     assert ratio_of_medians(torch.zeros(0), torch.ones(3)) == 0.0
 
 
-def test_a_shortcut_hurts_few_surely_and_the_treatment_serves_them() -> None:
+def test_a_shortcut_hurts_few_surely_and_the_treatment_serves_them():
     found = measure_pair(*two_classes(minority=0.06))
     assert found.against == pytest.approx(0.06 * 1200, rel=0.3)
     assert found.agreement > 0.98
@@ -91,7 +90,7 @@ def test_a_shortcut_hurts_few_surely_and_the_treatment_serves_them() -> None:
     assert found.gain > 0.1
 
 
-def test_wrong_labels_are_contradicted_surely_but_nothing_serves_them() -> None:
+def test_wrong_labels_are_contradicted_surely_but_nothing_serves_them():
     features, targets = two_classes(noise=0.0)
     features[:, :8] *= 4
     wrong = torch.rand(len(targets), generator=torch.Generator().manual_seed(0)) < 0.15
@@ -101,7 +100,7 @@ def test_wrong_labels_are_contradicted_surely_but_nothing_serves_them() -> None:
     assert found.gain < 0.05
 
 
-def test_overlap_is_contradicted_near_the_border() -> None:
+def test_overlap_is_contradicted_near_the_border():
     generator = torch.Generator().manual_seed(0)
     targets = torch.randint(0, 2, (1500,), generator=generator)
     features = torch.randn(1500, 6, generator=generator)
@@ -110,6 +109,6 @@ def test_overlap_is_contradicted_near_the_border() -> None:
     assert found.sureness < 0.35
 
 
-def test_the_same_seed_gives_the_same_evidence() -> None:
+def test_the_same_seed_gives_the_same_evidence():
     features, targets = two_classes(400, minority=0.1)
     assert measure_pair(features, targets, seed=4) == measure_pair(features, targets, seed=4)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit.held_out import HeldOut
@@ -14,7 +13,7 @@ from icda.cross_fit.pictures import filtered, shrink
 COUNT = 800
 
 
-def striped(seed: int) -> tuple[Tensor, Tensor]:
+def striped(seed):
     """Pictures (N, 3, 24, 24) with noise, and whether their stripes lie (0) or stand (1); where they begin varies."""
     generator = torch.Generator().manual_seed(seed)
     targets = torch.randint(2, (COUNT,), generator=generator)
@@ -24,7 +23,7 @@ def striped(seed: int) -> tuple[Tensor, Tensor]:
     return waves[:, None] + torch.randn(COUNT, 3, 24, 24, generator=generator), targets
 
 
-def test_what_the_filters_see_tells_stripes_that_no_pixel_tells() -> None:
+def test_what_the_filters_see_tells_stripes_that_no_pixel_tells():
     images, targets = striped(0)
     shrunk = shrink(images)
     head = LogisticRegression(max_iter=500)
@@ -32,7 +31,7 @@ def test_what_the_filters_see_tells_stripes_that_no_pixel_tells() -> None:
     assert cross_val_score(head, shrunk.flatten(1), targets).mean() < 0.6
 
 
-def test_features_are_those_of_the_seed_alone() -> None:
+def test_features_are_those_of_the_seed_alone():
     images = shrink(striped(0)[0])
     features = filtered(images, seed=3)
     assert torch.equal(features, filtered(images, seed=3))
@@ -41,7 +40,7 @@ def test_features_are_those_of_the_seed_alone() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 3, 5), (4, 40, 16)])
-def test_pictures_of_any_shape_give_finite_features(shape: tuple[int, int, int]) -> None:
+def test_pictures_of_any_shape_give_finite_features(shape):
     images = torch.rand(6, *shape)
     images[0] = 0.0
     images[1, 0, 0, 0] = float("nan")
@@ -49,7 +48,7 @@ def test_pictures_of_any_shape_give_finite_features(shape: tuple[int, int, int])
 
 
 @pytest.mark.parametrize(("wrong", "read"), [(False, True), (True, False)])
-def test_labels_that_networks_contradict_are_read_if_the_networks_are_wrong(wrong: bool, read: bool) -> None:
+def test_labels_that_networks_contradict_are_read_if_the_networks_are_wrong(wrong, read):
     images, stripes = striped(1)
     against = torch.rand(COUNT, generator=torch.Generator().manual_seed(2)) < 0.15
     # A shortcut: the networks err. Wrong labels: they answer with what the picture shows, and the labels err.

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit.refined_labels import protect_classes, refine_labels
@@ -11,7 +10,7 @@ from icda.errors import InputError
 TO = torch.tensor([[1, 2], [2, 3], [3, 0], [0, 1]])  # the two classes that each class is taken for
 
 
-def drawn(size: int, rate: float, sureness: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def drawn(size, rate, sureness, seed=0):
     """True classes, labels of which `rate` are wrong in two ways per class, and logits of a network that is often right."""
     generator = torch.Generator().manual_seed(seed)
     truth = torch.arange(size) % 4
@@ -21,7 +20,7 @@ def drawn(size: int, rate: float, sureness: float, seed: int = 0) -> tuple[Tenso
     return truth, labels, logits
 
 
-def naive_posterior(logits: Tensor, labels: Tensor, rate: float) -> Tensor:
+def naive_posterior(logits, labels, rate):
     """Bayes' rule with the generating model: the logits' likelihood is exactly softmax(sureness z) there."""
     transition = torch.eye(4, dtype=torch.double) * (1 - rate)
     for c, others in enumerate(TO.tolist()):
@@ -35,7 +34,7 @@ def naive_posterior(logits: Tensor, labels: Tensor, rate: float) -> Tensor:
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.4])
-def test_many_samples_give_bayes_rule_of_the_model_that_made_them(rate: float) -> None:
+def test_many_samples_give_bayes_rule_of_the_model_that_made_them(rate):
     truth, labels, logits = drawn(6000, rate, sureness=3.0)
     refined = refine_labels(logits, labels, pseudo_samples=1.0)
     wanted = naive_posterior(logits, labels, rate)
@@ -46,7 +45,7 @@ def test_many_samples_give_bayes_rule_of_the_model_that_made_them(rate: float) -
 
 
 @pytest.mark.parametrize("sureness", [1.0, 3.0, 8.0])
-def test_right_labels_stay_however_little_the_network_knows(sureness: float) -> None:
+def test_right_labels_stay_however_little_the_network_knows(sureness):
     """A network that is wrong in a third of the cases and more is no reason to change labels."""
     truth, labels, logits = drawn(1200, 0.0, sureness)
     assert torch.equal(truth, labels)
@@ -57,13 +56,13 @@ def test_right_labels_stay_however_little_the_network_knows(sureness: float) -> 
         assert float((logits.argmax(1) == truth).float().mean()) < 0.7
 
 
-def test_the_scale_of_the_logits_does_not_matter() -> None:
+def test_the_scale_of_the_logits_does_not_matter():
     _, labels, logits = drawn(400, 0.3, sureness=3.0)
     small, large = (refine_labels(scale * logits, labels).probabilities for scale in (0.1, 40.0))
     torch.testing.assert_close(small, large, atol=1e-3, rtol=0)
 
 
-def test_probabilities_sum_to_one_and_have_the_dtype_of_the_logits() -> None:
+def test_probabilities_sum_to_one_and_have_the_dtype_of_the_logits():
     _, labels, logits = drawn(100, 0.3, sureness=3.0)
     for dtype in (torch.float32, torch.float64):
         refined = refine_labels(logits.to(dtype), labels)
@@ -71,7 +70,7 @@ def test_probabilities_sum_to_one_and_have_the_dtype_of_the_logits() -> None:
         torch.testing.assert_close(refined.probabilities.sum(1), torch.ones(100, dtype=dtype))
 
 
-def test_a_rare_class_that_nobody_predicts_keeps_its_labels_and_a_frequent_one_does_not() -> None:
+def test_a_rare_class_that_nobody_predicts_keeps_its_labels_and_a_frequent_one_does_not():
     posterior = torch.zeros(102, 2, dtype=torch.double)
     posterior[:, 0] = 1  # all samples look like class 0
     targets = torch.cat([torch.zeros(100, dtype=torch.long), torch.ones(2, dtype=torch.long)])
@@ -84,7 +83,7 @@ def test_a_rare_class_that_nobody_predicts_keeps_its_labels_and_a_frequent_one_d
     assert float(kept[100:, 0].mean()) > 0.99
 
 
-def test_what_a_label_may_lose_is_never_more_than_it_loses() -> None:
+def test_what_a_label_may_lose_is_never_more_than_it_loses():
     _, labels, logits = drawn(200, 0.3, sureness=2.0)
     posterior = torch.softmax(logits.double(), 1)
     kept = protect_classes(posterior, labels, wrong=0.9)
@@ -100,6 +99,6 @@ def test_what_a_label_may_lose_is_never_more_than_it_loses() -> None:
         (torch.full((3, 2), torch.nan), torch.zeros(3).long(), "diverged"),
     ],
 )
-def test_other_shapes_and_values_are_refused(logits: Tensor, targets: Tensor, message: str) -> None:
+def test_other_shapes_and_values_are_refused(logits, targets, message):
     with pytest.raises(InputError, match=message):
         refine_labels(logits, targets)

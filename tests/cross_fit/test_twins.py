@@ -4,21 +4,20 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.cross_fit.twins import LENGTH, TwinSettings, even_cuts, scaled_to, twin_logits, twin_margins
 
 SETTINGS = TwinSettings(steps=9, steps_between_flips=4)
 
 
-def data(samples: int = 60, width: int = 5, classes: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+def data(samples=60, width=5, classes=3, seed=0):
     generator = torch.Generator().manual_seed(seed)
     targets = torch.randint(0, classes, (samples,), generator=generator)
     centres = 2 * torch.randn(classes, width, generator=generator)
     return (torch.randn(samples, width, generator=generator) + centres[targets]).double(), targets
 
 
-def naive_twins(features: Tensor, targets: Tensor, classes: int, seed: int) -> Tensor:
+def naive_twins(features, targets, classes, seed):
     """The rule as the docstring has it: loops over samples, the same draws."""
     mean = features.mean(0)
     length = math.sqrt(sum(float((x - mean) @ (x - mean)) for x in features) / len(features))
@@ -52,14 +51,14 @@ def naive_twins(features: Tensor, targets: Tensor, classes: int, seed: int) -> T
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_twin_logits_are_those_of_the_rule_written_out(classes: int) -> None:
+def test_twin_logits_are_those_of_the_rule_written_out(classes):
     features, targets = data(classes=classes)
     torch.testing.assert_close(
         twin_logits(features, targets, classes, 3, SETTINGS), naive_twins(features, targets, classes, 3)
     )
 
 
-def test_margins_of_one_pair_follow_the_same_rule_with_one_row_per_head() -> None:
+def test_margins_of_one_pair_follow_the_same_rule_with_one_row_per_head():
     features, targets = data(classes=2)
     inputs = torch.cat([scaled_to(features, LENGTH), torch.ones(len(targets), 1, dtype=torch.float64)], 1)
     generator = torch.Generator().manual_seed(5)
@@ -84,7 +83,7 @@ def test_margins_of_one_pair_follow_the_same_rule_with_one_row_per_head() -> Non
     torch.testing.assert_close(twin_margins(features, targets, 1, 5, SETTINGS)[:, 0], wanted)
 
 
-def test_labels_wrong_at_random_are_put_right_by_the_answer() -> None:
+def test_labels_wrong_at_random_are_put_right_by_the_answer():
     features, truth = data(600, 8, 3, seed=1)
     wrong = torch.rand(600, generator=torch.Generator().manual_seed(2)) < 0.3
     noisy = torch.where(wrong, (truth + 1) % 3, truth)
@@ -92,7 +91,7 @@ def test_labels_wrong_at_random_are_put_right_by_the_answer() -> None:
     assert (answers == truth).float().mean() > 0.95 > (noisy == truth).float().mean()
 
 
-def test_the_answer_is_the_shortcut_where_it_tells_most_labels() -> None:
+def test_the_answer_is_the_shortcut_where_it_tells_most_labels():
     generator = torch.Generator().manual_seed(0)
     truth = torch.randint(0, 2, (1000,), generator=generator)
     shortcut = torch.where(torch.rand(1000, generator=generator) < 0.05, 1 - truth, truth)
@@ -103,12 +102,12 @@ def test_the_answer_is_the_shortcut_where_it_tells_most_labels() -> None:
     assert (answers == shortcut).float().mean() > 0.98
 
 
-def test_constant_features_and_a_half_without_samples_do_no_harm() -> None:
+def test_constant_features_and_a_half_without_samples_do_no_harm():
     assert torch.isfinite(twin_logits(torch.ones(3, 2), torch.tensor([0, 1, 0]), 2)).all()
     assert torch.isfinite(twin_margins(torch.ones(3, 2), torch.tensor([0, 1, 0]))).all()
 
 
-def test_samples_outside_the_mask_train_nothing_and_hear_both_heads() -> None:
+def test_samples_outside_the_mask_train_nothing_and_hear_both_heads():
     features, targets = data(80, classes=2, seed=3)
     trained = torch.arange(80) < 50
     changed = torch.where(trained, targets, 1 - targets)  # labels outside must not matter
@@ -123,7 +122,7 @@ def test_samples_outside_the_mask_train_nothing_and_hear_both_heads() -> None:
     )
 
 
-def test_cuts_take_as_many_of_larger_classes_keep_what_is_scarce_and_differ() -> None:
+def test_cuts_take_as_many_of_larger_classes_keep_what_is_scarce_and_differ():
     targets = torch.cat([torch.full((count,), k) for k, count in enumerate([500, 40, 5])])
     masks = even_cuts(targets, cuts=4, ratio=2, fewest=15)
     for cut in masks.T:
@@ -132,7 +131,7 @@ def test_cuts_take_as_many_of_larger_classes_keep_what_is_scarce_and_differ() ->
     assert even_cuts(targets[460:], cuts=4, ratio=2, fewest=15) is None
 
 
-def test_pairs_with_cuts_of_their_own_are_those_of_one_pair_each() -> None:
+def test_pairs_with_cuts_of_their_own_are_those_of_one_pair_each():
     """Masks per pair: each pair learns from its own cut alone, so labels outside it change nothing."""
     generator = torch.Generator().manual_seed(0)
     targets = torch.cat([torch.zeros(60), torch.ones(10)]).long()

@@ -1,7 +1,6 @@
 """What the data tests share: where real datasets lie, and small pictures on disk."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 
 
 @pytest.fixture(scope="session")
-def real_data() -> Path:
+def real_data():
     """The folder with MNIST and CIFAR-10."""
     root = Path(os.environ.get("ICDA_DATA") or SHARED)
     if not root.is_dir():
@@ -23,7 +22,7 @@ def real_data() -> Path:
 
 
 @pytest.fixture
-def write_image() -> Callable[..., Path]:
+def write_image():
     """Writes a picture of noise, or of one colour, and returns its path."""
 
     def write(path: Path, size: tuple[int, int] = (12, 12), colour: tuple[int, int, int] | None = None) -> Path:

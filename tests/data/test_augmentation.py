@@ -4,29 +4,28 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
 from icda.data.augmentation import OPERATIONS, Normaliser, RandAugment, check_padding, crop_and_flip, draw_shifts
 
 STRENGTHS = [-1.0, -0.3, 0.3, 1.0]
 
 
-def noise(count: int = 6, size: int = 8, channels: int = 3) -> torch.Tensor:
+def noise(count=6, size=8, channels=3):
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 256, (count, size, size, channels), dtype=torch.uint8, generator=generator)
 
 
-def changed(name: str, pixels: np.ndarray, strength: float) -> np.ndarray:
+def changed(name, pixels, strength):
     return np.asarray(OPERATIONS[name](Image.fromarray(pixels), strength))
 
 
-def picture(channels: int = 3, size: int = 9) -> np.ndarray:
+def picture(channels=3, size=9):
     return noise(1, size, channels)[0].numpy().squeeze()
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_operation_keeps_shape_and_kind_and_no_strength_is_no_change(name: str, channels: int) -> None:
+def test_every_operation_keeps_shape_and_kind_and_no_strength_is_no_change(name, channels):
     pixels = picture(channels)
     for strength in STRENGTHS:
         found = changed(name, pixels, strength)
@@ -35,7 +34,7 @@ def test_every_operation_keeps_shape_and_kind_and_no_strength_is_no_change(name:
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_operations_on_single_values_are_what_the_paper_says(strength: float) -> None:
+def test_operations_on_single_values_are_what_the_paper_says(strength):
     pixels, step = picture(), 2 ** round(4 * abs(strength))
     values = [int(v) for v in pixels.flatten()]
     threshold = round(256 - 256 * abs(strength))
@@ -49,7 +48,7 @@ def test_operations_on_single_values_are_what_the_paper_says(strength: float) ->
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_contrast_and_colour_move_away_from_the_mean_grey_and_from_the_pixels_own_grey(strength: float) -> None:
+def test_contrast_and_colour_move_away_from_the_mean_grey_and_from_the_pixels_own_grey(strength):
     pixels = picture()
     grey = [[0.299 * r + 0.587 * g + 0.114 * b for r, g, b in row] for row in pixels.astype(float)]
     mean = sum(map(sum, grey)) / 81
@@ -63,7 +62,7 @@ def test_contrast_and_colour_move_away_from_the_mean_grey_and_from_the_pixels_ow
                     assert found[y, x, c] == pytest.approx(min(max(wanted, 0), 255), abs=2)
 
 
-def test_auto_contrast_stretches_every_channel_to_the_whole_range() -> None:
+def test_auto_contrast_stretches_every_channel_to_the_whole_range():
     pixels = (picture() // 4 + 60).astype(np.uint8)
     found = changed("auto_contrast", pixels, 0.3)
     for c in range(3):
@@ -72,7 +71,7 @@ def test_auto_contrast_stretches_every_channel_to_the_whole_range() -> None:
         assert found[..., c].flatten().tolist() == pytest.approx(wanted, abs=1.001)
 
 
-def test_equalize_spreads_values_and_keeps_their_order() -> None:
+def test_equalize_spreads_values_and_keeps_their_order():
     pixels = (picture(1, 32) // 8 + 100).astype(np.uint8)
     found = changed("equalize", pixels, 0.3).astype(int)
     assert found.min() == 0
@@ -81,7 +80,7 @@ def test_equalize_spreads_values_and_keeps_their_order() -> None:
     assert (np.diff(found.flatten()[order]) >= 0).all()
 
 
-def moved(pixels: np.ndarray, source: object) -> list[list[int]]:
+def moved(pixels, source):
     """Each pixel taken from where `source` says, at pixel centres; black from outside."""
     height, width = pixels.shape
     rows = []
@@ -96,7 +95,7 @@ def moved(pixels: np.ndarray, source: object) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_shears_and_shifts_equal_naive_loops(strength: float) -> None:
+def test_shears_and_shifts_equal_naive_loops(strength):
     pixels, shear, shift = picture(1, 11), 0.3 * strength, 11 * 150 / 331 * strength
     sources = {
         "shear_x": lambda x, y: (x + shear * y, y),
@@ -109,7 +108,7 @@ def test_shears_and_shifts_equal_naive_loops(strength: float) -> None:
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_a_rotation_turns_about_the_centre_by_up_to_thirty_degrees(strength: float) -> None:
+def test_a_rotation_turns_about_the_centre_by_up_to_thirty_degrees(strength):
     pixels, angle = picture(1, 11), math.radians(30 * strength)
 
     def source(x: float, y: float) -> tuple[float, float]:
@@ -120,7 +119,7 @@ def test_a_rotation_turns_about_the_centre_by_up_to_thirty_degrees(strength: flo
     assert (found == wanted).mean() > 0.97  # a pixel between two may go either way
 
 
-def test_sharpness_below_one_smooths_and_above_one_roughens() -> None:
+def test_sharpness_below_one_smooths_and_above_one_roughens():
     pixels = (picture(1, 32) // 2 + 64).astype(np.uint8)
     roughness = [
         np.abs(np.diff(changed("sharpness", pixels, s).astype(float)[1:-1, 1:-1])).mean() for s in (-1, 0, 0.3)
@@ -128,7 +127,7 @@ def test_sharpness_below_one_smooths_and_above_one_roughens() -> None:
     assert roughness[0] < roughness[1] < roughness[2]
 
 
-def test_equal_generators_give_equal_images_others_do_not_and_what_comes_in_stays_as_it_is() -> None:
+def test_equal_generators_give_equal_images_others_do_not_and_what_comes_in_stays_as_it_is():
     images = noise()
     first, again, other = (RandAugment()(images, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(first, again)
@@ -137,7 +136,7 @@ def test_equal_generators_give_equal_images_others_do_not_and_what_comes_in_stay
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_an_image_goes_through_the_operations_that_were_drawn_for_it(channels: int) -> None:
+def test_an_image_goes_through_the_operations_that_were_drawn_for_it(channels):
     images, names = noise(40, channels=channels), list(OPERATIONS)
     found = RandAugment(num_ops=3, magnitude=12)(images, torch.Generator().manual_seed(5))
     generator = torch.Generator().manual_seed(5)
@@ -150,7 +149,7 @@ def test_an_image_goes_through_the_operations_that_were_drawn_for_it(channels: i
         assert np.array_equal(found[number].numpy().squeeze(), pixels)
 
 
-def test_every_operation_is_drawn_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_operation_is_drawn_equally_often(monkeypatch):
     seen = dict.fromkeys(OPERATIONS, 0)
     signs: list[float] = []
 
@@ -171,7 +170,7 @@ def test_every_operation_is_drawn_equally_often(monkeypatch: pytest.MonkeyPatch)
     assert abs(sum(signs)) < 0.3 * 500
 
 
-def test_without_operations_images_come_back_and_an_empty_batch_is_allowed() -> None:
+def test_without_operations_images_come_back_and_an_empty_batch_is_allowed():
     images = noise()
     assert torch.equal(RandAugment(num_ops=0)(images, torch.Generator()), images)
     assert RandAugment()(images[:0], torch.Generator()).shape == (0, 8, 8, 3)
@@ -186,18 +185,18 @@ def test_without_operations_images_come_back_and_an_empty_batch_is_allowed() -> 
         ({"magnitude": math.nan}, "got nan"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, float], message: str) -> None:
+def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         RandAugment(**options)
 
 
 @pytest.mark.parametrize("images", [noise().float(), noise()[0], noise(channels=2)], ids=["float", "one", "channels"])
-def test_wrong_images_are_refused(images: torch.Tensor) -> None:
+def test_wrong_images_are_refused(images):
     with pytest.raises(ValueError, match=r"uint8 \(N, H, W, 1 or 3\), got"):
         RandAugment()(images, torch.Generator())
 
 
-def _one_by_one(images: Tensor, rows: Tensor, seed: int, padding: int, flip: bool) -> np.ndarray:
+def _one_by_one(images, rows, seed, padding, flip):
     """The same augmentation, a sample at a time, with NumPy's padding."""
     generator = torch.Generator().manual_seed(seed)
     down, right, mirrored = draw_shifts(len(rows), generator, padding=padding, flip=flip)
@@ -213,9 +212,7 @@ def _one_by_one(images: Tensor, rows: Tensor, seed: int, padding: int, flip: boo
 
 @pytest.mark.parametrize("shape", [(9, 9, 3), (6, 10, 1), (8, 5, 4)])
 @pytest.mark.parametrize(("padding", "flip"), [(4, True), (0, True), (2, False)])
-def test_a_batch_equals_its_samples_padded_cropped_and_flipped_one_by_one(
-    shape: tuple[int, int, int], padding: int, flip: bool
-) -> None:
+def test_a_batch_equals_its_samples_padded_cropped_and_flipped_one_by_one(shape, padding, flip):
     images = torch.randint(0, 256, (20, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     rows = torch.randint(0, 20, (50,), generator=torch.Generator().manual_seed(1))
     generator = torch.Generator().manual_seed(5)
@@ -223,7 +220,7 @@ def test_a_batch_equals_its_samples_padded_cropped_and_flipped_one_by_one(
     assert np.array_equal(batch.numpy(), _one_by_one(images, rows, 5, padding, flip))
 
 
-def test_every_shift_and_both_orientations_are_equally_likely() -> None:
+def test_every_shift_and_both_orientations_are_equally_likely():
     down, right, mirrored = draw_shifts(90_000, torch.Generator().manual_seed(0), padding=4, flip=True)
     for shift in (down, right):
         assert torch.bincount(shift + 4).tolist() == pytest.approx([10_000] * 9, rel=0.05)
@@ -231,7 +228,7 @@ def test_every_shift_and_both_orientations_are_equally_likely() -> None:
     assert not draw_shifts(100, torch.Generator(), padding=1, flip=False)[2].any()
 
 
-def test_normalising_is_what_its_formula_says() -> None:
+def test_normalising_is_what_its_formula_says():
     images = torch.randint(0, 256, (4, 5, 6, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     mean, std = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
     expected = (images.double() / 255 - torch.tensor(mean).double()) / torch.tensor(std).double()
@@ -239,13 +236,13 @@ def test_normalising_is_what_its_formula_says() -> None:
     torch.testing.assert_close(found.double(), expected.permute(0, 3, 1, 2), rtol=1e-5, atol=1e-6)
 
 
-def test_a_padding_that_cannot_be_reflected_is_refused() -> None:
+def test_a_padding_that_cannot_be_reflected_is_refused():
     check_padding(7, (8, 9))
     for padding in (-1, 8):
         with pytest.raises(ValueError, match=f"crop_padding {padding} cannot be reflected .* take 0 to 7"):
             check_padding(padding, (8, 9))
 
 
-def test_a_zero_standard_deviation_is_refused() -> None:
+def test_a_zero_standard_deviation_is_refused():
     with pytest.raises(ValueError, match="std above 0"):
         Normaliser((0.5,), (0.0,))

@@ -16,7 +16,7 @@ from icda.training.run import load_task
 LABELS = np.array([3, 0, 2, 2, 1], dtype=np.int64)
 
 
-def written(folder: Path, suffix: str) -> str:
+def written(folder, suffix):
     path = folder / f"people{suffix}"
     several = {"clean_label": LABELS * 0, "worse_label": LABELS}
     if suffix == ".txt":
@@ -33,11 +33,11 @@ def written(folder: Path, suffix: str) -> str:
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".npy", ".npz", ".pt"])
-def test_every_format_gives_the_same_labels(suffix: str, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_labels(suffix, tmp_path):
     assert read_labels(written(tmp_path, suffix)).tolist() == LABELS.tolist()
 
 
-def test_labels_for_the_whole_set_are_taken_by_the_rows_of_the_task(tmp_path: Path) -> None:
+def test_labels_for_the_whole_set_are_taken_by_the_rows_of_the_task(tmp_path):
     """scikit-learn's 1,797 digits, of which the task trains on about 1,100."""
     task = create_task("digits_lt")
     given = torch.arange(1797) % 10
@@ -51,7 +51,7 @@ def test_labels_for_the_whole_set_are_taken_by_the_rows_of_the_task(tmp_path: Pa
         assert torch.equal(getattr(found, name).targets, getattr(task, name).targets)
 
 
-def test_labels_for_the_training_samples_alone_are_taken_in_their_order(tmp_path: Path) -> None:
+def test_labels_for_the_training_samples_alone_are_taken_in_their_order(tmp_path):
     task = create_task("digits_flip_noise")
     given = (task.train.targets + 1) % 10
     (tmp_path / "own.txt").write_text(" ".join(map(str, given.tolist())))
@@ -60,7 +60,7 @@ def test_labels_for_the_training_samples_alone_are_taken_in_their_order(tmp_path
     assert torch.equal(found.train.clean_targets, task.train.clean_targets), "what was known to be right stays known"
 
 
-def test_a_run_trains_on_the_labels_of_the_file_and_logs_how_strengths_see_the_wrong_ones(tmp_path: Path) -> None:
+def test_a_run_trains_on_the_labels_of_the_file_and_logs_how_strengths_see_the_wrong_ones(tmp_path):
     task = create_task("digits_flip_noise")
     np.save(tmp_path / "people.npy", task.train.targets.numpy())
     common: dict[str, Any] = {"method": "meta_icda", "model": "mlp", "epochs": 1, "options": {"lookahead": "head"}}
@@ -84,14 +84,14 @@ def test_a_run_trains_on_the_labels_of_the_file_and_logs_how_strengths_see_the_w
         ("high.txt", " ".join(["10"] * 1797), "holds the label 10"),
     ],
 )
-def test_what_cannot_be_labels_is_refused(name: str, content: str | None, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_labels_is_refused(name, content, message, tmp_path):
     if content is not None:
         (tmp_path / name.split(":")[0]).write_text(content)
     with pytest.raises((InputError, OSError), match=message):
         relabelled(create_task("digits"), str(tmp_path / name))
 
 
-def test_arrays_that_cannot_be_labels_code_and_a_task_with_groups_are_refused(tmp_path: Path) -> None:
+def test_arrays_that_cannot_be_labels_code_and_a_task_with_groups_are_refused(tmp_path):
     for values in (np.array([0.5, 1.0]), np.zeros((2, 2))):
         np.save(tmp_path / "l.npy", values)
         with pytest.raises(InputError, match="one whole number per sample"):

@@ -1,8 +1,5 @@
 """Image files of strangers: which are opened, which are refused, and how wide pixels become bytes."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +10,7 @@ from icda.data.images import UnreadableImageError, central_square, decode_image,
 from icda.data.sources import IMAGENET_MEAN, IMAGENET_STD, PreparedImages
 
 
-def test_postscript_called_png_is_not_opened(tmp_path: Path) -> None:
+def test_postscript_called_png_is_not_opened(tmp_path):
     path = tmp_path / "e.png"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\nshowpage\n%%EOF\n")
     with Image.open(path) as opened:  # Pillow by itself would run Ghostscript on it
@@ -23,7 +20,7 @@ def test_postscript_called_png_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])  # a JPEG could be decoded small
-def test_a_giant_is_refused_before_it_is_decoded(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_giant_is_refused_before_it_is_decoded(suffix, tmp_path, monkeypatch):
     path = tmp_path / f"giant.{suffix}"
     Image.new("L", (300, 300)).save(path)
     assert decode_image(path, 8).shape == (8, 8, 3)
@@ -34,7 +31,7 @@ def test_a_giant_is_refused_before_it_is_decoded(suffix: str, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])
-def test_sixteen_bits_are_scaled_not_clipped(tmp_path: Path, suffix: str) -> None:
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path, suffix):
     values = np.linspace(0, 65535, 64, dtype=np.uint16).reshape(8, 8)
     path = tmp_path / f"deep.{suffix}"
     Image.fromarray(values).save(path)
@@ -43,7 +40,7 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path: Path, suffix: str) -> Non
 
 
 @pytest.mark.parametrize("largest", [1.0, 255.0])
-def test_floats_of_a_known_range_are_scaled(tmp_path: Path, largest: float) -> None:
+def test_floats_of_a_known_range_are_scaled(tmp_path, largest):
     values = np.linspace(0, largest, 64, dtype=np.float32).reshape(8, 8)
     path = tmp_path / "float.tif"
     Image.fromarray(values).save(path)
@@ -51,12 +48,12 @@ def test_floats_of_a_known_range_are_scaled(tmp_path: Path, largest: float) -> N
 
 
 @pytest.mark.parametrize("values", [[-1.0, 0.5], [0.0, 300.0], [np.nan, 0.0]])
-def test_floats_of_an_unknown_range_are_refused(values: list[float]) -> None:
+def test_floats_of_an_unknown_range_are_refused(values):
     with pytest.raises(ValueError, match=r"values from .* expected 0 to"):
         to_bytes(Image.fromarray(np.array([values], dtype=np.float32)))
 
 
-def test_all_unreadable_files_are_found_in_order(tmp_path: Path) -> None:
+def test_all_unreadable_files_are_found_in_order(tmp_path):
     paths = [tmp_path / f"{k}.png" for k in range(4)]
     for path in paths:
         Image.new("RGB", (4, 4)).save(path)
@@ -65,7 +62,7 @@ def test_all_unreadable_files_are_found_in_order(tmp_path: Path) -> None:
     assert find_unreadable(paths, lambda path: decode_image(path, 4)) == [paths[0], paths[2]]
 
 
-def noise(width: int, height: int) -> np.ndarray:
+def noise(width, height):
     return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
@@ -77,12 +74,12 @@ def noise(width: int, height: int) -> np.ndarray:
         (inner_square, (256, 256), 224, np.s_[16:240, 16:240]),
     ],
 )
-def test_the_middle_of_an_image_is_kept(prepare: Any, shape: tuple[int, int], size: int, kept: Any) -> None:
+def test_the_middle_of_an_image_is_kept(prepare, shape, size, kept):
     pixels = noise(*shape)
     assert np.array_equal(np.asarray(prepare(Image.fromarray(pixels), size)), pixels[kept])
 
 
-def test_images_are_standardised_by_imagenet_and_not_augmented_unless_asked(tmp_path: Path) -> None:
+def test_images_are_standardised_by_imagenet_and_not_augmented_unless_asked(tmp_path):
     pixels = noise(12, 12)
     Image.fromarray(pixels).save(tmp_path / "a.png")
     source = PreparedImages([tmp_path / "a.png"], 12, central_square, crop_padding=0, flip=False)
@@ -95,7 +92,7 @@ def test_images_are_standardised_by_imagenet_and_not_augmented_unless_asked(tmp_
     assert not torch.equal(moved.fetch(rows, torch.Generator().manual_seed(1)), found)
 
 
-def test_the_fingerprint_tells_preparations_and_sizes_apart(tmp_path: Path) -> None:
+def test_the_fingerprint_tells_preparations_and_sizes_apart(tmp_path):
     Image.fromarray(noise(12, 12)).save(tmp_path / "a.png")
     recipes = [(8, central_square), (8, inner_square), (9, central_square), (8, central_square)]
     marks = [PreparedImages([tmp_path / "a.png"], size, prepare).fingerprint for size, prepare in recipes]
@@ -103,5 +100,5 @@ def test_the_fingerprint_tells_preparations_and_sizes_apart(tmp_path: Path) -> N
     assert len(set(marks)) == 3
 
 
-def test_no_rows_give_no_images() -> None:
+def test_no_rows_give_no_images():
     assert PreparedImages([], 8, central_square).fetch(torch.empty(0, dtype=torch.long)).shape == (0, 3, 8, 8)

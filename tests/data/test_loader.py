@@ -8,10 +8,10 @@ from torch import Tensor
 
 from icda.data.loader import BatchLoader, balanced_weights
 from icda.data.sources import FeatureArray, ImageArray
-from icda.data.task import Batch, Split
+from icda.data.task import Split
 
 
-def _pictures(count: int = 43) -> Split:
+def _pictures(count=43):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, 8, 8, 3), dtype=torch.uint8, generator=generator)
     source = ImageArray(images, (0.5,) * 3, (0.5,) * 3, crop_padding=2, flip=True)
@@ -19,27 +19,27 @@ def _pictures(count: int = 43) -> Split:
     return Split(source, torch.arange(count).flip(0), targets, groups=targets % 2)
 
 
-def _vectors(count: int) -> Split:
+def _vectors(count):
     values = torch.arange(count)
     return Split(FeatureArray(values.view(-1, 1).float()), values, values % 2)
 
 
-def _loader(split: Split, batch_size: int = 8, **options: object) -> BatchLoader:
+def _loader(split, batch_size=8, **options):
     settings = {"seed": 3, "shuffle": True, "augment": True, **options}
     return BatchLoader(split, batch_size, **settings)
 
 
-def _same(first: Batch, second: Batch) -> bool:
+def _same(first, second):
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def _our_threads() -> list[threading.Thread]:
+def _our_threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("icda-batches")]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("start", [0, 1, 4, 6])
-def test_an_epoch_resumed_at_batch_k_equals_the_uninterrupted_one_bit_for_bit(weighted: bool, start: int) -> None:
+def test_an_epoch_resumed_at_batch_k_equals_the_uninterrupted_one_bit_for_bit(weighted, start):
     split = _pictures()
     weights = balanced_weights(split.targets) if weighted else None
     whole = list(_loader(split, weights=weights).epoch(5))
@@ -48,14 +48,14 @@ def test_an_epoch_resumed_at_batch_k_equals_the_uninterrupted_one_bit_for_bit(we
     assert all(_same(a, b) for a, b in zip(whole[start:], resumed, strict=True))
 
 
-def test_epochs_and_seeds_differ() -> None:
+def test_epochs_and_seeds_differ():
     split = _pictures()
     orders = [_loader(split, seed=seed).order(epoch).tolist() for seed, epoch in [(0, 0), (0, 1), (1, 0)]]
     assert len({tuple(order) for order in orders}) == 3
     assert all(sorted(order) == list(range(len(split))) for order in orders)
 
 
-def test_an_image_is_augmented_differently_in_every_epoch() -> None:
+def test_an_image_is_augmented_differently_in_every_epoch():
     split = _pictures(2)
     first, second = (next(_loader(split, 2).epoch(epoch)) for epoch in (0, 1))
     order = [batch.index.argsort() for batch in (first, second)]
@@ -64,7 +64,7 @@ def test_an_image_is_augmented_differently_in_every_epoch() -> None:
 
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_the_ranks_together_see_the_batches_of_one_process(world: int, shuffle: bool) -> None:
+def test_the_ranks_together_see_the_batches_of_one_process(world, shuffle):
     split = _pictures()
     options = {"shuffle": shuffle, "augment": False}
     whole = list(_loader(split, 12, **options).epoch(1))
@@ -76,7 +76,7 @@ def test_the_ranks_together_see_the_batches_of_one_process(world: int, shuffle: 
             assert torch.equal(shares[rank][number].inputs, batch.inputs[rank::world])
 
 
-def test_ranks_draw_different_augmentations() -> None:
+def test_ranks_draw_different_augmentations():
     same_picture = Split(_pictures().source, torch.zeros(8, dtype=torch.long), torch.arange(8) % 2)
     first, second = (next(_loader(same_picture, rank=r, world_size=2).epoch(0)).inputs for r in (0, 1))
     assert not torch.equal(first, second)
@@ -85,7 +85,7 @@ def test_ranks_draw_different_augmentations() -> None:
 @pytest.mark.parametrize(
     ("count", "world", "batches"), [(17, 1, 2), (18, 1, 3), (16, 1, 2), (19, 2, 2), (20, 2, 3), (1, 1, 0)]
 )
-def test_a_last_batch_with_a_single_sample_for_a_rank_is_dropped(count: int, world: int, batches: int) -> None:
+def test_a_last_batch_with_a_single_sample_for_a_rank_is_dropped(count, world, batches):
     if batches == 0:
         with pytest.raises(ValueError, match="each needs two samples"):
             _loader(_vectors(count), world_size=world)
@@ -95,7 +95,7 @@ def test_a_last_batch_with_a_single_sample_for_a_rank_is_dropped(count: int, wor
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_an_evaluation_misses_nothing_and_keeps_the_order(world: int) -> None:
+def test_an_evaluation_misses_nothing_and_keeps_the_order(world):
     split = _vectors(17)
     seen: list[list[int]] = []
     for rank in range(world):
@@ -106,7 +106,7 @@ def test_an_evaluation_misses_nothing_and_keeps_the_order(world: int) -> None:
     assert all(share == sorted(share) for share in seen)
 
 
-def test_balanced_weights_make_rare_labels_as_frequent_as_common_ones() -> None:
+def test_balanced_weights_make_rare_labels_as_frequent_as_common_ones():
     labels = torch.tensor([0] * 9_000 + [1] * 900 + [2] * 100)
     split = Split(FeatureArray(torch.zeros(10_000, 1)), torch.arange(10_000), labels)
     loader = _loader(split, 100, weights=balanced_weights(labels), augment=False)
@@ -114,7 +114,7 @@ def test_balanced_weights_make_rare_labels_as_frequent_as_common_ones() -> None:
     assert (torch.bincount(drawn) / len(drawn)).tolist() == pytest.approx([1 / 3] * 3, abs=0.02)
 
 
-def test_a_sample_of_weight_zero_is_never_drawn() -> None:
+def test_a_sample_of_weight_zero_is_never_drawn():
     weights = torch.tensor([0.0, 1.0, 0.0, 2.0, 0.0])
     drawn = torch.cat([_loader(_vectors(5), weights=weights).order(epoch) for epoch in range(50)])
     assert set(drawn.tolist()) == {1, 3}
@@ -129,7 +129,7 @@ def test_a_sample_of_weight_zero_is_never_drawn() -> None:
         ({"rank": 0, "world_size": 9}, "each of 9 ranks"),
     ],
 )
-def test_options_that_cannot_work_are_refused(options: dict[str, object], message: str) -> None:
+def test_options_that_cannot_work_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         _loader(_vectors(10), **options)
 
@@ -151,13 +151,13 @@ class _Watched:
         return rows
 
 
-def _watched(fails_at: int | None = None) -> tuple[_Watched, BatchLoader]:
+def _watched(fails_at=None):
     source = _Watched(fails_at)
     split = Split(source, torch.arange(100), torch.zeros(100, dtype=torch.long))
     return source, _loader(split, 10, shuffle=False, augment=False)
 
 
-def test_two_batches_are_made_ahead_and_no_more() -> None:
+def test_two_batches_are_made_ahead_and_no_more():
     source, loader = _watched()
     batches = loader.epoch(0)
     next(batches)
@@ -168,7 +168,7 @@ def test_two_batches_are_made_ahead_and_no_more() -> None:
     assert source.fetched == 3
 
 
-def test_an_error_in_the_background_reaches_the_caller_after_the_batches_before_it() -> None:
+def test_an_error_in_the_background_reaches_the_caller_after_the_batches_before_it():
     _, loader = _watched(fails_at=35)
     batches = loader.epoch(0)
     assert [next(batches).num_samples for _ in range(3)] == [10, 10, 10]
@@ -177,7 +177,7 @@ def test_an_error_in_the_background_reaches_the_caller_after_the_batches_before_
     assert not _our_threads()
 
 
-def test_neither_a_finished_nor_an_abandoned_epoch_leaves_a_thread_behind() -> None:
+def test_neither_a_finished_nor_an_abandoned_epoch_leaves_a_thread_behind():
     _, loader = _watched()
     assert sum(batch.num_samples for batch in loader.epoch(0)) == 100
     assert not _our_threads()

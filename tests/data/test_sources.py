@@ -15,12 +15,12 @@ from icda.data.tokens import HASHED_WORDS, Tokeniser, hash_tokenise, hash_tokens
 HALF = (0.5, 0.5, 0.5)
 
 
-def _noise(count: int = 6, size: int = 8, channels: int = 3) -> torch.Tensor:
+def _noise(count=6, size=8, channels=3):
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, 256, (count, size, size, channels), dtype=torch.uint8, generator=generator)
 
 
-def _words(texts: list[str]) -> list[list[int]]:
+def _words(texts):
     return [[len(word) for word in text.split()] for text in texts]
 
 
@@ -156,12 +156,12 @@ class TestTextArray:
         (lambda: TextArray(["a"], _words, 0), "max_length is 0"),
     ],
 )
-def test_what_cannot_be_a_source_is_refused(make: Callable[[], object], message: str) -> None:
+def test_what_cannot_be_a_source_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def _darken(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _darken(images, generator):
     """Draws before it works, as a random transform does."""
     return images // torch.randint(2, 5, (len(images), 1, 1, 1), generator=generator).to(torch.uint8)
 
@@ -228,18 +228,18 @@ class TestWithTransform:
                 transformed(source, _darken)
 
 
-def test_words_come_first_and_then_pairs_of_neighbours() -> None:
+def test_words_come_first_and_then_pairs_of_neighbours():
     tokens = ["it's", "a", "bird", "it's a", "a bird"]
     assert hash_tokens("It's a BIRD.") == [1 + zlib.crc32(token.encode()) % 32767 for token in tokens]
 
 
-def test_ids_leave_zero_to_the_padding_and_are_the_same_on_every_machine() -> None:
+def test_ids_leave_zero_to_the_padding_and_are_the_same_on_every_machine():
     ids = hash_tokens(" ".join(str(number) for number in range(50_000)))
     assert (min(ids), max(ids)) == (1, 32767)
     assert hash_tokens("bird on water") == [28552, 15669, 2885, 17829, 22517]
     assert hash_tokenise(["", " ?!", "ja"]) == [[], [], hash_tokens("ja")]
 
 
-def test_hashed_words_are_a_tokeniser_without_an_end() -> None:
+def test_hashed_words_are_a_tokeniser_without_an_end():
     assert HASHED_WORDS.encode(["not a good film", "ja"], 3) == hash_tokenise(["not a good film", "ja"])
     assert (HASHED_WORDS.padding, HASHED_WORDS.max_length) == (0, None)

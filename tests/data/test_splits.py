@@ -1,6 +1,5 @@
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -8,19 +7,12 @@ import torch
 from icda.data import Split, Task, create_task
 from icda.data.generators import generator_for
 from icda.data.sources import FeatureArray
-from icda.data.splits import (
-    cell_sizes,
-    cut_splits,
-    shuffled_by_class,
-    stratified_split,
-    take_per_class,
-    take_subset,
-)
+from icda.data.splits import cell_sizes, cut_splits, shuffled_by_class, stratified_split, take_per_class, take_subset
 
 CELLS = {"train": [700, 40, 12, 211], "validation": [93, 93, 27, 27], "test": [300, 300, 1, 80]}
 
 
-def birds(with_groups: bool = True) -> Task:
+def birds(with_groups=True):
     """Groups 2 * class + place with the sizes above, and metadata; the memberships mark every third sample."""
     source = FeatureArray(torch.arange(3000.0).view(-1, 1))
     splits, start = {}, 0
@@ -40,12 +32,12 @@ def birds(with_groups: bool = True) -> Task:
     )
 
 
-def group_sizes(split: Split | None) -> list[int]:
+def group_sizes(split):
     return torch.bincount(split.groups, minlength=4).tolist()
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.97])
-def test_every_cell_of_every_split_keeps_its_share_and_none_vanishes(share: float) -> None:
+def test_every_cell_of_every_split_keeps_its_share_and_none_vanishes(share):
     part = take_subset(birds(), share, seed=3)
     for name, counts in CELLS.items():
         found = group_sizes(part.splits()[name])
@@ -56,7 +48,7 @@ def test_every_cell_of_every_split_keeps_its_share_and_none_vanishes(share: floa
             assert abs(kept - share * count) < 1 or kept == 1 or count == max(counts)
 
 
-def test_a_subset_keeps_what_belongs_to_a_sample_and_the_order() -> None:
+def test_a_subset_keeps_what_belongs_to_a_sample_and_the_order():
     whole = birds()
     part = take_subset(whole, 0.1, seed=5)
     for name, split in part.splits().items():
@@ -67,7 +59,7 @@ def test_a_subset_keeps_what_belongs_to_a_sample_and_the_order() -> None:
             assert torch.equal(getattr(split, field), getattr(origin, field)[positions])
 
 
-def test_name_and_metadata_stay_and_the_hash_differs() -> None:
+def test_name_and_metadata_stay_and_the_hash_differs():
     whole = birds()
     part = take_subset(whole, 100)  # training samples, and the other splits follow
     assert [len(split) for split in (part.train, part.validation, part.test)] == [100, 25, 71]
@@ -84,7 +76,7 @@ def test_name_and_metadata_stay_and_the_hash_differs() -> None:
     assert replace(whole).data_hash == whole.data_hash
 
 
-def test_the_seed_alone_decides_which_samples() -> None:
+def test_the_seed_alone_decides_which_samples():
     whole = birds()
     first, again, other = (take_subset(whole, 0.2, seed) for seed in (0, 0, 1))
     assert first.data_hash == again.data_hash
@@ -92,7 +84,7 @@ def test_the_seed_alone_decides_which_samples() -> None:
     assert group_sizes(first.train) == group_sizes(other.train)
 
 
-def test_without_groups_the_classes_are_the_cells() -> None:
+def test_without_groups_the_classes_are_the_cells():
     part = take_subset(birds(with_groups=False), 0.01)
     assert part.class_counts.tolist() == [8, 2]
     part = take_subset(birds(with_groups=False), 2)
@@ -101,7 +93,7 @@ def test_without_groups_the_classes_are_the_cells() -> None:
 
 
 @pytest.mark.parametrize("total", [4, 5, 9, 50, 481, 962, 963, 5000])
-def test_sizes_are_within_their_cells_and_sum_up(total: int) -> None:
+def test_sizes_are_within_their_cells_and_sum_up(total):
     sizes = cell_sizes(CELLS["train"], total)
     assert sum(sizes) == min(total, 963)
     assert all(1 <= size <= count for size, count in zip(sizes, CELLS["train"], strict=True))
@@ -124,12 +116,12 @@ def test_sizes_are_within_their_cells_and_sum_up(total: int) -> None:
         (3, "subset is 3, .* in 4 cells"),
     ],
 )
-def test_a_subset_that_cannot_be_is_refused(subset: Any, message: str) -> None:
+def test_a_subset_that_cannot_be_is_refused(subset, message):
     with pytest.raises(ValueError, match=message):
         take_subset(birds(), subset)
 
 
-def test_create_task_takes_a_subset_by_the_data_seed() -> None:
+def test_create_task_takes_a_subset_by_the_data_seed():
     whole = create_task("digits_coloured")
     parts = [create_task("digits_coloured", subset=0.2, data_seed=seed) for seed in (0, 0, 1)]
     assert parts[0].data_hash == parts[1].data_hash != parts[2].data_hash
@@ -137,21 +129,21 @@ def test_create_task_takes_a_subset_by_the_data_seed() -> None:
     assert set(Counter(parts[0].train.groups.tolist())) == set(Counter(whole.train.groups.tolist()))
 
 
-def _labels() -> torch.Tensor:
+def _labels():
     return torch.tensor([2] * 30 + [0] * 20 + [1] * 10)
 
 
-def _generator(seed: int = 0) -> torch.Generator:
+def _generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_positions_are_grouped_by_label_in_random_order() -> None:
+def test_positions_are_grouped_by_label_in_random_order():
     parts = shuffled_by_class(_labels(), _generator())
     assert [sorted(part.tolist()) for part in parts] == [list(range(30, 50)), list(range(50, 60)), list(range(30))]
     assert parts[2].tolist() != sorted(parts[2].tolist())
 
 
-def test_an_amount_is_taken_of_every_class_and_the_parts_are_disjoint() -> None:
+def test_an_amount_is_taken_of_every_class_and_the_parts_are_disjoint():
     labels = _labels()
     first, second, rest = take_per_class(labels, [3, 5], _generator())
     assert torch.bincount(labels[first]).tolist() == [3, 3, 3]
@@ -161,7 +153,7 @@ def test_an_amount_is_taken_of_every_class_and_the_parts_are_disjoint() -> None:
         take_per_class(labels, [11], _generator())
 
 
-def test_shares_hold_in_every_class() -> None:
+def test_shares_hold_in_every_class():
     labels = _labels()
     test, validation, train = stratified_split(labels, [0.2, 0.1], _generator())
     assert torch.bincount(labels[test]).tolist() == [4, 2, 6]
@@ -171,7 +163,7 @@ def test_shares_hold_in_every_class() -> None:
     assert again == test.tolist() != other
 
 
-def test_each_split_has_its_own_rows_and_what_belongs_to_them() -> None:
+def test_each_split_has_its_own_rows_and_what_belongs_to_them():
     source = FeatureArray(torch.arange(4.0).view(4, 1))
     targets, groups, memberships = torch.tensor([0, 1, 0, 1]), torch.tensor([3, 2, 1, 0]), torch.eye(4).bool()
     rows = {"train": torch.tensor([1, 3]), "validation": torch.tensor([2]), "test": torch.tensor([0])}
@@ -185,7 +177,7 @@ def test_each_split_has_its_own_rows_and_what_belongs_to_them() -> None:
     assert torch.equal(train.memberships, memberships[[1, 3]])
 
 
-def test_a_stream_depends_on_its_key_and_on_nothing_else_and_neighbouring_keys_differ() -> None:
+def test_a_stream_depends_on_its_key_and_on_nothing_else_and_neighbouring_keys_differ():
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)

@@ -9,17 +9,17 @@ from icda.estimators.classifier import ICDAClassifier
 
 
 @parametrize_with_checks([ICDAClassifier(), ICDAClassifier("ce"), ICDAClassifier("risda")])
-def test_scikit_learns_own_checks_pass(estimator, check) -> None:  # type: ignore[no-untyped-def]
+def test_scikit_learns_own_checks_pass(estimator, check):  # type: ignore[no-untyped-def]
     check(estimator)
 
 
 @pytest.fixture(scope="module")
-def digits() -> tuple[np.ndarray, np.ndarray]:
+def digits():
     data = load_digits()
     return data.data / 16, data.target
 
 
-def test_cross_entropy_agrees_with_logistic_regression(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_cross_entropy_agrees_with_logistic_regression(digits):
     X, y = digits
     mine = ICDAClassifier("ce", C=0.5, tol=1e-6, max_iter=1000).fit(X, y)
     reference = LogisticRegression(C=0.5, tol=1e-8, max_iter=2000).fit(X, y)
@@ -27,7 +27,7 @@ def test_cross_entropy_agrees_with_logistic_regression(digits: tuple[np.ndarray,
 
 
 @pytest.mark.parametrize("loss", ["ce", "la", "isda", "risda", "icda"])
-def test_every_loss_learns_string_labels(loss: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_every_loss_learns_string_labels(loss, digits):
     X, y = digits
     names = np.array(["zero", "one", "two", "three"])[y[y < 4]]
     model = ICDAClassifier(loss, C=1.0).fit(X[y < 4], names)
@@ -35,7 +35,7 @@ def test_every_loss_learns_string_labels(loss: str, digits: tuple[np.ndarray, np
     assert set(model.classes_) == {"zero", "one", "two", "three"}
 
 
-def test_probabilities_are_those_of_the_plain_head(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_probabilities_are_those_of_the_plain_head(digits):
     X, y = digits
     model = ICDAClassifier().fit(X, y)
     logits = X @ model.coef_.T + model.intercept_
@@ -43,7 +43,7 @@ def test_probabilities_are_those_of_the_plain_head(digits: tuple[np.ndarray, np.
     np.testing.assert_allclose(model.predict_proba(X), expected / expected.sum(1, keepdims=True), rtol=1e-6)
 
 
-def test_group_balance_gives_every_group_the_same_weight() -> None:
+def test_group_balance_gives_every_group_the_same_weight():
     generator = np.random.default_rng(0)
     y = np.repeat([0, 1], 200)
     attribute = np.where(generator.random(400) < 0.95, y, 1 - y)
@@ -61,7 +61,7 @@ def test_group_balance_gives_every_group_the_same_weight() -> None:
     assert guessed.attributes_.shape == (400,)
 
 
-def weighted_samples() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def weighted_samples():
     """Features, labels, groups of which one pair with a class is empty, and whole weights."""
     generator = np.random.default_rng(0)
     y = np.arange(240) % 3
@@ -74,7 +74,7 @@ def weighted_samples() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("balance", ["class", "group"])
 @pytest.mark.parametrize("through", ["weights", "statistics", "prior"])
 @pytest.mark.parametrize("loss", ["ce", "la", "isda", "icda"])
-def test_under_a_balance_a_weight_of_five_is_a_row_five_times(loss: str, through: str, balance: str) -> None:
+def test_under_a_balance_a_weight_of_five_is_a_row_five_times(loss, through, balance):
     X, y, groups, times = weighted_samples()
     rows = np.repeat(np.arange(len(y)), times)
     model = ICDAClassifier(loss, balance=balance, through=through, tol=1e-8, max_iter=1000)
@@ -87,7 +87,7 @@ def test_under_a_balance_a_weight_of_five_is_a_row_five_times(loss: str, through
 
 
 @pytest.mark.parametrize("balance", ["class", "group", "contrast", "strength"])
-def test_weights_of_one_change_no_bit(balance: str) -> None:
+def test_weights_of_one_change_no_bit(balance):
     X, y, groups, _ = weighted_samples()
     plain, weighted = (
         ICDAClassifier(balance=balance).fit(X, y, sample_weight=weights, groups=groups)
@@ -96,7 +96,7 @@ def test_weights_of_one_change_no_bit(balance: str) -> None:
     assert np.array_equal(plain.coef_, weighted.coef_)
 
 
-def test_what_an_earlier_fit_balanced_is_forgotten() -> None:
+def test_what_an_earlier_fit_balanced_is_forgotten():
     X, y, groups, _ = weighted_samples()
     model = ICDAClassifier("ce", balance="group").fit(X, y, groups=groups)
     assert np.array_equal(model.attributes_, groups)
@@ -116,12 +116,12 @@ def test_what_an_earlier_fit_balanced_is_forgotten() -> None:
         ({"balance": "group"}, {"groups": np.zeros(3)}, "one entry per sample"),
     ],
 )
-def test_wrong_settings_are_named(settings: dict, fit: dict, message: str) -> None:
+def test_wrong_settings_are_named(settings, fit, message):
     with pytest.raises(ValueError, match=message):
         ICDAClassifier(**settings).fit(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2, **fit)
 
 
-def test_groups_of_some_samples_are_read_off_the_others() -> None:
+def test_groups_of_some_samples_are_read_off_the_others():
     generator = np.random.default_rng(0)
     y = np.arange(600) % 2
     place = np.where(generator.random(600) < 0.1, 1 - y, y)

@@ -1,7 +1,6 @@
 """scikit-learn manners: metadata routing, search, weights, and the usual errors."""
 
 import pickle
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -18,13 +17,13 @@ Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @pytest.fixture
-def routing() -> Iterator[None]:
+def routing():
     with sklearn.config_context(enable_metadata_routing=True):
         yield
 
 
 @pytest.fixture(scope="module")
-def biased() -> Data:
+def biased():
     """Features with a loud attribute that goes with the class in 9 of 10 samples, string labels, attributes."""
     generator = np.random.default_rng(0)
     codes = np.arange(400) % 2
@@ -35,7 +34,7 @@ def biased() -> Data:
     return X, np.array(["land", "water"])[codes], np.array(["forest", "sea"])[attributes]
 
 
-def test_groups_and_weights_arrive_through_a_pipeline(routing: None, biased: Data) -> None:
+def test_groups_and_weights_arrive_through_a_pipeline(routing, biased):
     X, y, groups = biased
     weights = np.random.default_rng(1).random(400)
     model = ICDAClassifier("ce", balance="group")
@@ -48,7 +47,7 @@ def test_groups_and_weights_arrive_through_a_pipeline(routing: None, biased: Dat
     assert np.abs(unbalanced.coef_ - direct.coef_).max() > 0.1, "the groups must matter here"
 
 
-def test_groups_arrive_in_every_fold_of_a_search(routing: None, biased: Data) -> None:
+def test_groups_arrive_in_every_fold_of_a_search(routing, biased):
     X, y, groups = biased
     model = ICDAClassifier("ce", balance="group").set_fit_request(sample_weight=False, groups=True)
     folds = StratifiedKFold(3)
@@ -61,19 +60,19 @@ def test_groups_arrive_in_every_fold_of_a_search(routing: None, biased: Data) ->
         np.testing.assert_array_equal(fitted.coef_, alone.coef_)
 
 
-def test_groups_that_nobody_asked_for_are_an_error(routing: None, biased: Data) -> None:
+def test_groups_that_nobody_asked_for_are_an_error(routing, biased):
     X, y, groups = biased
     with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="are passed but are not explicitly set"):
         make_pipeline(StandardScaler(), ICDAClassifier()).fit(X, y, groups=groups)
 
 
-def test_weights_can_be_routed_to_partial_fit() -> None:
+def test_weights_can_be_routed_to_partial_fit():
     with sklearn.config_context(enable_metadata_routing=True):
         asked = ICDAClassifier().set_partial_fit_request(sample_weight=True, classes=True)
         assert asked.get_metadata_routing().partial_fit.requests["sample_weight"] is True
 
 
-def test_a_search_over_losses_and_strengths_finds_a_model(biased: Data) -> None:
+def test_a_search_over_losses_and_strengths_finds_a_model(biased):
     X, y, _ = biased
     pipeline = make_pipeline(StandardScaler(), ICDAClassifier())
     grid = {"icdaclassifier__loss": list(LOSSES), "icdaclassifier__C": [0.01, 1.0]}
@@ -86,7 +85,7 @@ def test_a_search_over_losses_and_strengths_finds_a_model(biased: Data) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_weight_of_two_is_a_sample_twice(loss: str, biased: Data) -> None:
+def test_a_weight_of_two_is_a_sample_twice(loss, biased):
     X, y, _ = biased
     repeats = np.random.default_rng(2).integers(0, 4, len(y))
     rows = np.repeat(np.arange(len(y)), repeats)
@@ -98,7 +97,7 @@ def test_a_weight_of_two_is_a_sample_twice(loss: str, biased: Data) -> None:
 
 
 @pytest.mark.parametrize("classes", [("no", "yes"), (False, True), (3, -7), (0.0, 1.0)])
-def test_classes_keep_their_type(classes: tuple, biased: Data) -> None:
+def test_classes_keep_their_type(classes, biased):
     X, y, _ = biased
     labels = np.array(classes)[(y == "water").astype(int)]
     model = ICDAClassifier("ce").fit(X, labels)
@@ -107,7 +106,7 @@ def test_classes_keep_their_type(classes: tuple, biased: Data) -> None:
     assert model.score(X, labels) > 0.85
 
 
-def test_a_constant_feature_gets_no_weight(biased: Data) -> None:
+def test_a_constant_feature_gets_no_weight(biased):
     X, y, _ = biased
     for loss in LOSSES:
         model = ICDAClassifier(loss).fit(np.hstack([X, np.zeros((len(X), 1))]), y)
@@ -125,7 +124,7 @@ def test_a_constant_feature_gets_no_weight(biased: Data) -> None:
         (np.full(400, np.nan), "Input sample_weight contains NaN"),
     ],
 )
-def test_wrong_weights_are_named(weights: np.ndarray, message: str, biased: Data) -> None:
+def test_wrong_weights_are_named(weights, message, biased):
     X, y, _ = biased
     with pytest.raises(ValueError, match=message):
         ICDAClassifier().fit(X, y, sample_weight=weights)

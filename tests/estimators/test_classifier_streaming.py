@@ -2,7 +2,6 @@
 
 import io
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ LOSSES = ("ce", "la", "isda", "risda", "icda")
 
 
 @pytest.fixture(scope="module")
-def digits() -> tuple[np.ndarray, np.ndarray]:
+def digits():
     data = load_digits()
     order = np.random.default_rng(0).permutation(len(data.target))
     names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
@@ -30,21 +29,19 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture
-def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def everything_is_large(monkeypatch):
     monkeypatch.setattr(rows_module, "IN_MEMORY_BYTES", 1)
     monkeypatch.setattr(rows_module, "CHUNK_BYTES", 100 * 64 * 4)
 
 
-def mapped(folder: Path, X: np.ndarray) -> np.ndarray:
+def mapped(folder, X):
     np.save(folder / "X.npy", X)
     return np.load(folder / "X.npy", mmap_mode="r")
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_mapped_file_gives_the_head_of_the_array_in_memory(
-    loss: str, dtype: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
-) -> None:
+def test_a_mapped_file_gives_the_head_of_the_array_in_memory(loss, dtype, digits, tmp_path, everything_is_large):
     X, y = digits[0].astype(dtype), digits[1]
     model = ICDAClassifier(loss, C=0.5, max_iter=5, tol=1e-12)
     weights = np.random.default_rng(1).integers(0, 3, len(y))
@@ -60,9 +57,7 @@ def test_a_mapped_file_gives_the_head_of_the_array_in_memory(
 
 
 @pytest.mark.parametrize("balance", ["class", "group", "contrast", "strength"])
-def test_balance_reads_mapped_files_too(
-    balance: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
-) -> None:
+def test_balance_reads_mapped_files_too(balance, digits, tmp_path, everything_is_large):
     X, y = digits[0][:300].astype(np.float64), digits[1][:300]
     groups = np.arange(300) % 2
     model = ICDAClassifier("ce", C=0.1, balance=balance)
@@ -70,9 +65,7 @@ def test_balance_reads_mapped_files_too(
     np.testing.assert_allclose(from_disk.coef_, in_memory.coef_, atol=1e-6)
 
 
-def test_a_mapped_file_is_not_read_as_a_whole(
-    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mapped_file_is_not_read_as_a_whole(digits, tmp_path, everything_is_large, monkeypatch):
     X, y = digits
 
     def guarded(array: np.ndarray, *arguments: object, **settings: object) -> np.ndarray:
@@ -86,9 +79,7 @@ def test_a_mapped_file_is_not_read_as_a_whole(
 @pytest.mark.parametrize(
     ("value", "message"), [(np.nan, "Input X contains NaN"), (np.inf, "Input X contains infinity")]
 )
-def test_values_that_are_not_finite_are_found_in_the_last_chunk(
-    value: float, message: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
-) -> None:
+def test_values_that_are_not_finite_are_found_in_the_last_chunk(value, message, digits, tmp_path, everything_is_large):
     X, y = digits[0].copy(), digits[1]
     good = ICDAClassifier("ce").fit(X, y)
     X[-1, -1] = value
@@ -98,9 +89,7 @@ def test_values_that_are_not_finite_are_found_in_the_last_chunk(
         good.predict(mapped(tmp_path, X))
 
 
-def test_wrong_lengths_and_widths_of_mapped_files_are_scikit_learns_errors(
-    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
-) -> None:
+def test_wrong_lengths_and_widths_of_mapped_files_are_scikit_learns_errors(digits, tmp_path, everything_is_large):
     X, y = digits
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         ICDAClassifier().fit(mapped(tmp_path, X), y[:-1])
@@ -110,9 +99,7 @@ def test_wrong_lengths_and_widths_of_mapped_files_are_scikit_learns_errors(
         model.predict(mapped(tmp_path, X[:, :-1]))
 
 
-def test_the_features_file_of_icda_embed_is_fitted_where_it_lies(
-    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, everything_is_large: None
-) -> None:
+def test_the_features_file_of_icda_embed_is_fitted_where_it_lies(digits, tmp_path, everything_is_large):
     X, y = digits
     known = {
         "id": np.arange(len(y)),
@@ -127,7 +114,7 @@ def test_the_features_file_of_icda_embed_is_fitted_where_it_lies(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_batches_teach_every_loss(loss: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_batches_teach_every_loss(loss, digits):
     X, y = digits
     model = ICDAClassifier(loss)
     for _ in range(5):
@@ -140,7 +127,7 @@ def test_batches_teach_every_loss(loss: str, digits: tuple[np.ndarray, np.ndarra
     np.testing.assert_array_equal(model.coef_, again.coef_)
 
 
-def test_fit_begins_anew_and_partial_fit_goes_on(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_fit_begins_anew_and_partial_fit_goes_on(digits):
     X, y = digits
     model = ICDAClassifier("ce").partial_fit(X[:500], y[:500], classes=np.unique(y))
     np.testing.assert_array_equal(model.fit(X, y).coef_, ICDAClassifier("ce").fit(X, y).coef_)
@@ -160,9 +147,7 @@ def test_fit_begins_anew_and_partial_fit_goes_on(digits: tuple[np.ndarray, np.nd
         ({"strength": "cross_fitted"}, {"classes": "all"}, "strength='angle'"),
     ],
 )
-def test_what_partial_fit_cannot_do_is_said(
-    settings: dict, arguments: dict, message: str, digits: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_what_partial_fit_cannot_do_is_said(settings, arguments, message, digits):
     X, y = digits
     if arguments.get("classes") == "all":
         arguments = {"classes": np.unique(y)}
@@ -170,7 +155,7 @@ def test_what_partial_fit_cannot_do_is_said(
         ICDAClassifier(**settings).partial_fit(X, y, **arguments)
 
 
-def test_settings_must_not_change_between_batches(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_settings_must_not_change_between_batches(digits):
     X, y = digits
     model = ICDAClassifier("ce").partial_fit(X, y, classes=np.unique(y))
     with pytest.raises(ValueError, match="must stay as they were at the first call"):
@@ -180,7 +165,7 @@ def test_settings_must_not_change_between_batches(digits: tuple[np.ndarray, np.n
 
 
 @pytest.fixture
-def parquet(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> Path:
+def parquet(digits, tmp_path):
     X, y = digits
     folder = tmp_path / "parts"
     folder.mkdir()
@@ -196,9 +181,7 @@ def parquet(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_parquet_gives_the_head_of_the_array_in_memory(
-    large: bool, parquet: Path, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_gives_the_head_of_the_array_in_memory(large, parquet, digits, tmp_path, monkeypatch):
     if large:
         monkeypatch.setattr(rows_module, "IN_MEMORY_BYTES", 1)
     X, y = digits
@@ -215,9 +198,7 @@ def test_parquet_gives_the_head_of_the_array_in_memory(
     assert list(folder.iterdir()) == []
 
 
-def test_epochs_learn_from_parquet_without_a_copy(
-    parquet: Path, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_epochs_learn_from_parquet_without_a_copy(parquet, digits, monkeypatch):
     monkeypatch.setattr(streaming, "spooled", None)
     X, y = digits
     settings = {"features": "embedding", "target": "label", "epochs": 5, "batch_size": 256}
@@ -230,9 +211,7 @@ def test_epochs_learn_from_parquet_without_a_copy(
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_the_bar_shows_where_it_is_wanted_and_there_is_a_terminal(
-    shown: bool, parquet: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bar_shows_where_it_is_wanted_and_there_is_a_terminal(shown, parquet, monkeypatch):
     page = io.StringIO()
     monkeypatch.setattr(streaming, "make_console", lambda **_: Console(file=page, force_terminal=True, width=100))
     ICDAClassifier("ce").fit_parquet(parquet, features="embedding", target="label", progress=shown)

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from icda import MetaICDAClassifier
 
 
-def data(size: int = 300, seed: int = 0, agreement: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def data(size=300, seed=0, agreement=0.95):
     generator = np.random.default_rng(seed)
     targets = np.arange(size) % 2
     attribute = np.where(generator.random(size) < agreement, targets, 1 - targets)
@@ -21,7 +21,7 @@ X, y, _ = data()
 X_META, Y_META, PLACE = data(80, 1, 0.5)
 
 
-def test_string_classes_and_attributes() -> None:
+def test_string_classes_and_attributes():
     model = MetaICDAClassifier(C=0.1, steps=3).fit(X, y, X_META, Y_META, PLACE)
     assert model.classes_.tolist() == ["cat", "dog"]
     assert set(model.predict(X)) <= {"cat", "dog"}
@@ -33,7 +33,7 @@ def test_string_classes_and_attributes() -> None:
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
 
 
-def test_metadata_lift_the_worst_group() -> None:
+def test_metadata_lift_the_worst_group():
     test_features, test_targets, test_place = data(4000, 7, 0.5)
 
     def worst(model: MetaICDAClassifier) -> float:
@@ -46,7 +46,7 @@ def test_metadata_lift_the_worst_group() -> None:
     assert worst(learned) > worst(nothing) + 0.1
 
 
-def test_clone_and_pickle_keep_everything() -> None:
+def test_clone_and_pickle_keep_everything():
     model = MetaICDAClassifier(C=0.3, steps=2, random_state=4)
     assert clone(model).get_params() == model.get_params()
     fitted = model.fit(X, y, X_META, Y_META)
@@ -67,7 +67,7 @@ def test_clone_and_pickle_keep_everything() -> None:
         ({"folds": 1}, "folds must be at least 2"),
     ],
 )
-def test_wrong_settings_are_named(change: dict, message: str) -> None:
+def test_wrong_settings_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         MetaICDAClassifier(**change).fit(X, y, X_META, Y_META)
 
@@ -87,20 +87,20 @@ def test_wrong_settings_are_named(change: dict, message: str) -> None:
         ),
     ],
 )
-def test_wrong_metadata_is_named(metadata: tuple, message: str) -> None:
+def test_wrong_metadata_is_named(metadata, message):
     features, targets, groups = metadata
     with pytest.raises(ValueError, match=message):
         MetaICDAClassifier(steps=1).fit(X, y, features, targets, groups)
 
 
-def test_groups_of_the_metadata_are_read_off_the_training_samples() -> None:
+def test_groups_of_the_metadata_are_read_off_the_training_samples():
     _, _, place = data()
     model = MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META, np.array(["land", "water"])[PLACE])
     assert (model.attributes_ == place).mean() > 0.95
     assert not hasattr(MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META), "attributes_")
 
 
-def test_given_attributes_are_used_in_place_of_those_read_off_the_metadata() -> None:
+def test_given_attributes_are_used_in_place_of_those_read_off_the_metadata():
     """What is read off the training data is known: given, it must lead to the same fit."""
     model = MetaICDAClassifier(C=0.1, steps=2)
     read = clone(model).fit(X, y, X_META, Y_META, PLACE)
@@ -109,7 +109,7 @@ def test_given_attributes_are_used_in_place_of_those_read_off_the_metadata() -> 
     np.testing.assert_array_equal(given.attributes_, read.attributes_)
 
 
-def test_given_log_probabilities_of_the_classes_are_the_counts() -> None:
+def test_given_log_probabilities_of_the_classes_are_the_counts():
     model = MetaICDAClassifier("la", C=0.1, steps=2, use_metadata=False, prior="attribute")
     heavy = np.r_[np.arange(300), np.nonzero(y == "cat")[0]]
     counts = np.array([(y[heavy] == label).sum() for label in ("cat", "dog")])
@@ -121,7 +121,7 @@ def test_given_log_probabilities_of_the_classes_are_the_counts() -> None:
     assert np.abs(without.intercept_ - by_counts.intercept_).max() > 0.1
 
 
-def test_a_prior_that_the_settings_do_not_read_is_refused() -> None:
+def test_a_prior_that_the_settings_do_not_read_is_refused():
     with pytest.raises(ValueError, match='prior="class" reads the class counts only'):
         MetaICDAClassifier(prior="class").fit(X, y, X_META, Y_META, attributes=np.zeros(300))
     with pytest.raises(ValueError, match=r"expected shape \(300, 2\), got \(300, 3\)"):
@@ -129,7 +129,7 @@ def test_a_prior_that_the_settings_do_not_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize("strengths_as", ["margins", "weights"])
-def test_a_prior_that_says_no_more_than_the_class_sizes_changes_nothing(strengths_as: str) -> None:
+def test_a_prior_that_says_no_more_than_the_class_sizes_changes_nothing(strengths_as):
     """An attribute that all samples share, and log-probabilities that are the class shares, are the counts' own prior."""
     kept = np.r_[np.flatnonzero(y == "cat"), np.flatnonzero(y == "dog")[:30]]
     shares = np.log(np.tile([150 / 180, 30 / 180], (180, 1)))
@@ -145,7 +145,7 @@ def test_a_prior_that_says_no_more_than_the_class_sizes_changes_nothing(strength
     np.testing.assert_allclose(fitted("attribute", log_prior=shares), counts, atol=2e-2)
 
 
-def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
+def test_samples_of_weight_zero_are_as_if_they_were_not_there():
     weights = np.ones(len(y))
     weights[::7] = 0
     kept = weights > 0
@@ -158,7 +158,7 @@ def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
         model.fit(X, y, X_META, Y_META, sample_weight=(y == "cat").astype(float), attributes=attributes)
 
 
-def test_beta_may_be_chosen_on_metadata() -> None:
+def test_beta_may_be_chosen_on_metadata():
     settings = {"C": 0.1, "steps": 3, "strength_output": "tanh"}
     chosen = MetaICDAClassifier(beta="auto", **settings).fit(X, y, X_META, Y_META)
     each = [MetaICDAClassifier(beta=beta, **settings).fit(X, y, X_META, Y_META) for beta in (0.1, 1.0, 5.0)]
@@ -169,7 +169,7 @@ def test_beta_may_be_chosen_on_metadata() -> None:
     np.testing.assert_array_equal(chosen.strengths_, best.strengths_)
 
 
-def test_signed_strengths_withdraw_wrong_labels_as_those_of_the_sigmoid_cannot() -> None:
+def test_signed_strengths_withdraw_wrong_labels_as_those_of_the_sigmoid_cannot():
     """Two fifths of the labels of one class are wrong, more than chance would even out."""
     generator = np.random.default_rng(0)
     truth = np.arange(400) % 2

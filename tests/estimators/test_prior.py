@@ -1,7 +1,5 @@
 """A prior that `fit` is given: attributes, or log probabilities per sample."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import sklearn
@@ -14,7 +12,7 @@ from icda import ICDAClassifier
 N = 300
 
 
-def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def data():
     generator = np.random.default_rng(0)
     codes = np.arange(N) % 3
     codes[:60] = 0
@@ -30,7 +28,7 @@ X, y, PLACE = data()
 
 @pytest.mark.parametrize("strength", ["angle", "cross_fitted"])
 @pytest.mark.parametrize("loss", ["ce", "la", "isda", "icda"])
-def test_attributes_are_groups_balanced_through_the_prior(loss: str, strength: str) -> None:
+def test_attributes_are_groups_balanced_through_the_prior(loss, strength):
     weights = np.random.default_rng(1).integers(0, 3, N)
     given = ICDAClassifier(loss, strength=strength).fit(X, y, weights, attributes=PLACE)
     balanced = ICDAClassifier(loss, strength=strength, balance="group", through="prior").fit(
@@ -41,7 +39,7 @@ def test_attributes_are_groups_balanced_through_the_prior(loss: str, strength: s
 
 
 @pytest.mark.parametrize("loss", ["ce", "icda"])
-def test_log_probabilities_of_the_attributes_are_the_attributes(loss: str) -> None:
+def test_log_probabilities_of_the_attributes_are_the_attributes(loss):
     log_prior = np.empty((N, 3))
     for place in np.unique(PLACE):
         counts = np.array([((y == label) & (place == PLACE)).sum() for label in np.unique(y)])
@@ -54,12 +52,12 @@ def test_log_probabilities_of_the_attributes_are_the_attributes(loss: str) -> No
     assert np.abs(wanted.coef_ - ICDAClassifier(loss).fit(X, y).coef_).max() > 0.05, "the prior must matter here"
 
 
-def test_an_even_prior_is_cross_entropy() -> None:
+def test_an_even_prior_is_cross_entropy():
     found = ICDAClassifier("la").fit(X, y, log_prior=np.ones((N, 3)))
     np.testing.assert_allclose(found.coef_, ICDAClassifier("ce").fit(X, y).coef_, atol=1e-4)
 
 
-def test_samples_of_weight_zero_take_their_prior_with_them() -> None:
+def test_samples_of_weight_zero_take_their_prior_with_them():
     used = np.random.default_rng(2).random(N) < 0.7
     log_prior = np.random.default_rng(3).normal(size=(N, 3))
     model = ICDAClassifier("la")
@@ -67,7 +65,7 @@ def test_samples_of_weight_zero_take_their_prior_with_them() -> None:
     np.testing.assert_array_equal(found.coef_, clone(model).fit(X[used], y[used], log_prior=log_prior[used]).coef_)
 
 
-def test_priors_are_routed_through_a_pipeline() -> None:
+def test_priors_are_routed_through_a_pipeline():
     log_prior = np.random.default_rng(3).normal(size=(N, 3))
     with sklearn.config_context(enable_metadata_routing=True):
         asking = ICDAClassifier("ce").set_fit_request(log_prior=True, attributes=True)
@@ -86,6 +84,6 @@ def test_priors_are_routed_through_a_pipeline() -> None:
         ({"balance": "class"}, {"attributes": PLACE}, "go without balance='class'"),
     ],
 )
-def test_wrong_priors_are_named(settings: dict[str, Any], given: dict[str, Any], message: str) -> None:
+def test_wrong_priors_are_named(settings, given, message):
     with pytest.raises(ValueError, match=message):
         ICDAClassifier(**settings).fit(X, y, **given)

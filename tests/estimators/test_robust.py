@@ -1,7 +1,5 @@
 """RobustClassifier: audits, treats, says what it did, and behaves as scikit-learn expects."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas
 import pytest
@@ -16,11 +14,11 @@ Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @parametrize_with_checks([RobustClassifier()])
-def test_scikit_learn_accepts_it(estimator: RobustClassifier, check: object) -> None:
+def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)  # type: ignore[operator]
 
 
-def birds(samples: int, minority: float, seed: int) -> Data:
+def birds(samples, minority, seed):
     """A weak signal of the class, a strong one of a place, and the place, which goes against a minority."""
     generator = np.random.default_rng(seed)
     y = generator.integers(0, 2, samples)
@@ -32,17 +30,17 @@ def birds(samples: int, minority: float, seed: int) -> Data:
 
 
 @pytest.fixture(scope="module")
-def shortcut() -> tuple[Data, Data]:
+def shortcut():
     return birds(1600, 0.05, 0), birds(3000, 0.5, 1)
 
 
-def worst_group(model: RobustClassifier, data: Data) -> float:
+def worst_group(model, data):
     X, y, place = data
     right = model.predict(X) == y
     return float(min(right[(y == a) & (place == b)].mean() for a in (0, 1) for b in (0, 1)))
 
 
-def test_a_shortcut_is_named_treated_and_the_worst_group_comes_near_that_of_true_groups(shortcut) -> None:
+def test_a_shortcut_is_named_treated_and_the_worst_group_comes_near_that_of_true_groups(shortcut):
     (X, y, place), test = shortcut
     plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))  # one group: logit adjustment
     given = RobustClassifier().fit(X, y, groups=place)
@@ -55,7 +53,7 @@ def test_a_shortcut_is_named_treated_and_the_worst_group_comes_near_that_of_true
     assert worst_group(guessed, test) - worst_group(plain, test) > 0.8 * gain
 
 
-def test_the_guess_never_uses_the_label_of_the_sample_itself(shortcut) -> None:
+def test_the_guess_never_uses_the_label_of_the_sample_itself(shortcut):
     (X, y, place), _ = shortcut
     answers = RobustClassifier().fit(X, y).treatment_.attributes.numpy()
     against = place != y
@@ -63,7 +61,7 @@ def test_the_guess_never_uses_the_label_of_the_sample_itself(shortcut) -> None:
     assert (answers[against] == place[against]).mean() > 0.9
 
 
-def test_metadata_with_groups_serve_as_groups_do(shortcut) -> None:
+def test_metadata_with_groups_serve_as_groups_do(shortcut):
     (X, y, _), test = shortcut
     X_meta, y_meta, groups_meta = birds(300, 0.5, 7)
     model = RobustClassifier().fit(X, y, X_meta=X_meta, y_meta=y_meta, groups_meta=groups_meta)
@@ -71,7 +69,7 @@ def test_metadata_with_groups_serve_as_groups_do(shortcut) -> None:
     assert worst_group(model, test) > 0.6
 
 
-def test_the_expected_effect_is_told_and_comes_true(shortcut) -> None:
+def test_the_expected_effect_is_told_and_comes_true(shortcut):
     (X, y, _), test = shortcut
     model = RobustClassifier().fit(X, y)
     effect = model.treatment_.effect
@@ -80,7 +78,7 @@ def test_the_expected_effect_is_told_and_comes_true(shortcut) -> None:
     assert worst_group(model, test) == pytest.approx(effect.suspected_after, abs=0.2)
 
 
-def test_clean_data_get_logit_adjustment_and_nothing_else() -> None:
+def test_clean_data_get_logit_adjustment_and_nothing_else():
     generator = np.random.default_rng(0)
     y = generator.integers(0, 3, 900)
     X = generator.normal(size=(900, 20)) + 3 * np.eye(20)[y]
@@ -89,7 +87,7 @@ def test_clean_data_get_logit_adjustment_and_nothing_else() -> None:
     assert "Neither a shortcut nor wrong labels" in str(model.treatment_)
 
 
-def test_weights_scale_and_string_labels_change_nothing() -> None:
+def test_weights_scale_and_string_labels_change_nothing():
     X, y, _ = birds(300, 0.5, 3)
     first = RobustClassifier().fit(X, y)
     second = RobustClassifier().fit(X, np.array(["cat", "dog"])[y], sample_weight=np.full(len(y), 7.0))
@@ -98,14 +96,14 @@ def test_weights_scale_and_string_labels_change_nothing() -> None:
     assert set(second.predict(X)) <= {"cat", "dog"}
 
 
-def test_features_as_given_and_standardised_give_the_same_logits() -> None:
+def test_features_as_given_and_standardised_give_the_same_logits():
     X, y, _ = birds(400, 0.5, 4)
     scaled = (X - X.mean(0)) / X.std(0)
     first, second = RobustClassifier().fit(X, y), RobustClassifier().fit(scaled, y)
     np.testing.assert_allclose(first.decision_function(X), second.decision_function(scaled), atol=1e-3)
 
 
-def test_moments_with_weights_are_those_of_repeated_rows() -> None:
+def test_moments_with_weights_are_those_of_repeated_rows():
     X = np.random.default_rng(0).normal(size=(5, 2))
     weights = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
     mean, scale = weighted_moments(X, weights)
@@ -114,7 +112,7 @@ def test_moments_with_weights_are_those_of_repeated_rows() -> None:
     np.testing.assert_allclose(scale, repeated.std(0))
 
 
-def test_a_page_says_what_was_found_and_done(shortcut, tmp_path: Path) -> None:
+def test_a_page_says_what_was_found_and_done(shortcut, tmp_path):
     (X, y, _), _ = shortcut
     page = RobustClassifier().fit(X, y).report(tmp_path / "deep" / "page.html").read_text()
     assert "told which class the shortcut suggests" in page
@@ -141,13 +139,13 @@ def test_a_page_says_what_was_found_and_done(shortcut, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_settings_and_input_are_refused(settings: dict, given: dict, message: str) -> None:
+def test_wrong_settings_and_input_are_refused(settings, given, message):
     X, y, _ = birds(100, 0.5, 0)
     with pytest.raises(ValueError, match=message):
         clone(RobustClassifier(**settings)).fit(X, y, **given)
 
 
-def test_groups_made_of_class_and_attribute_serve_too(shortcut) -> None:
+def test_groups_made_of_class_and_attribute_serve_too(shortcut):
     (X, y, place), test = shortcut
     plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
     given = RobustClassifier().fit(X, y, groups=2 * y + place)
@@ -155,7 +153,7 @@ def test_groups_made_of_class_and_attribute_serve_too(shortcut) -> None:
     assert worst_group(given, test) - worst_group(plain, test) > 0.3
 
 
-def answered(place: np.ndarray, number: int, missing: object = None) -> np.ndarray:
+def answered(place, number, missing=None):
     """The place of every so-many-th sample, and nothing of the others."""
     groups = np.full(len(place), missing, dtype=object)
     groups[:: len(place) // number] = place[:: len(place) // number]
@@ -163,7 +161,7 @@ def answered(place: np.ndarray, number: int, missing: object = None) -> np.ndarr
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA])
-def test_groups_of_some_samples_serve_nearly_as_well_as_those_of_all(shortcut, missing: object) -> None:
+def test_groups_of_some_samples_serve_nearly_as_well_as_those_of_all(shortcut, missing):
     (X, y, place), test = shortcut
     plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
     whole = RobustClassifier().fit(X, y, groups=place)
@@ -174,7 +172,7 @@ def test_groups_of_some_samples_serve_nearly_as_well_as_those_of_all(shortcut, m
     assert worst_group(some, test) - worst_group(plain, test) > 0.9 * gain
 
 
-def test_a_series_with_holes_is_read_as_an_array_with_holes(shortcut) -> None:
+def test_a_series_with_holes_is_read_as_an_array_with_holes(shortcut):
     (X, y, place), _ = shortcut
     groups = answered(np.where(place == 1, "sea", "land"), 48)
     wanted = RobustClassifier().fit(X, y, groups=groups)
@@ -184,7 +182,7 @@ def test_a_series_with_holes_is_read_as_an_array_with_holes(shortcut) -> None:
     np.testing.assert_array_equal(RobustClassifier().fit(X, y, groups=numbers).coef_, wanted.coef_)
 
 
-def test_wrong_answers_cost_little(shortcut) -> None:
+def test_wrong_answers_cost_little(shortcut):
     (X, y, place), test = shortcut
     groups = answered(place, 48)
     known = np.flatnonzero(groups != None)  # noqa: E711
@@ -194,7 +192,7 @@ def test_wrong_answers_cost_little(shortcut) -> None:
     assert worst_group(slipped, test) > worst_group(right, test) - 0.05
 
 
-def test_groups_made_of_class_and_attribute_may_be_known_in_part(shortcut) -> None:
+def test_groups_made_of_class_and_attribute_may_be_known_in_part(shortcut):
     (X, y, place), test = shortcut
     plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
     some = RobustClassifier().fit(X, y, groups=answered(2 * y + place, 96))
@@ -202,14 +200,14 @@ def test_groups_made_of_class_and_attribute_may_be_known_in_part(shortcut) -> No
     assert worst_group(some, test) - worst_group(plain, test) > 0.25
 
 
-def test_an_attribute_that_does_not_matter_costs_nothing(shortcut) -> None:
+def test_an_attribute_that_does_not_matter_costs_nothing(shortcut):
     (X, y, _), (new, labels, _) = shortcut
     plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
     some = RobustClassifier().fit(X, y, groups=answered((X[:, 30] > 5).astype(int), 24))
     assert some.score(new, labels) > plain.score(new, labels) - 0.02
 
 
-def test_answers_that_never_go_against_the_class_change_nothing_and_say_so(shortcut) -> None:
+def test_answers_that_never_go_against_the_class_change_nothing_and_say_so(shortcut):
     (X, y, _), _ = shortcut
     plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
     for groups, why in ((y, "one class only"), (np.zeros(len(y)), "same for all")):
@@ -219,7 +217,7 @@ def test_answers_that_never_go_against_the_class_change_nothing_and_say_so(short
         np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3 * np.abs(plain.coef_).max())
 
 
-def test_several_attributes_act_together_where_samples_suffice(shortcut) -> None:
+def test_several_attributes_act_together_where_samples_suffice(shortcut):
     (X, y, place), _ = shortcut
     camera = np.random.default_rng(5).integers(0, 2, len(y))
     both = np.stack([answered(place, 96), answered(camera, 96)], 1)
@@ -230,7 +228,7 @@ def test_several_attributes_act_together_where_samples_suffice(shortcut) -> None
     assert set(few.attributes.tolist()) == {0, 1}
 
 
-def test_groups_that_cannot_be_used_and_unfitted_reports_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_groups_that_cannot_be_used_and_unfitted_reports_are_refused_in_a_sentence(tmp_path):
     X, y, _ = birds(300, 0.1, 0)
     for groups, why in (
         (np.array([1, "a"] * 150, dtype=object), "groups cannot be told apart"),
@@ -243,7 +241,7 @@ def test_groups_that_cannot_be_used_and_unfitted_reports_are_refused_in_a_senten
         RobustClassifier().report(tmp_path / "page.html")
 
 
-def test_a_feature_with_a_small_deviation_beside_its_mean_is_no_constant() -> None:
+def test_a_feature_with_a_small_deviation_beside_its_mean_is_no_constant():
     generator = np.random.default_rng(0)
     y = np.arange(200) % 2
     X = 1e-3 + 1e-8 * (3 * y + generator.normal(size=200))[:, None]

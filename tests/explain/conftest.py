@@ -17,7 +17,7 @@ class Trained(NamedTuple):
     method: Method
 
 
-def train_briefly(task_name: str, method_name: str, steps: int = 40) -> Trained:
+def train_briefly(task_name, method_name, steps=40):
     """A few steps of a method on all training samples: enough that weights and features agree."""
     torch.manual_seed(0)
     task = create_task(task_name)
@@ -35,12 +35,12 @@ def train_briefly(task_name: str, method_name: str, steps: int = 40) -> Trained:
 
 
 @pytest.fixture(scope="session")
-def coloured() -> Trained:
+def coloured():
     """ICDA on coloured digits: two classes, four groups."""
     return train_briefly("digits_coloured", "icda")
 
 
 @pytest.fixture(scope="session")
-def long_tailed() -> Trained:
+def long_tailed():
     """ICDA on long-tailed digits: ten classes, no groups."""
     return train_briefly("digits_lt", "icda")

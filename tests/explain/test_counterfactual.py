@@ -5,13 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from icda.data.augmentation import Normaliser
-from icda.explain.counterfactual import (
-    AUGMENTATIONS,
-    augment_towards,
-    nearest_real,
-    paint,
-    total_variation,
-)
+from icda.explain.counterfactual import AUGMENTATIONS, augment_towards, nearest_real, paint, total_variation
 from icda.explain.margins import Pass
 from icda.models.base import FeatureClassifier
 
@@ -20,14 +14,14 @@ DRAWS = 4000
 
 
 @pytest.fixture
-def space() -> Pass:
+def space():
     features, targets = torch.randn(300, A) * torch.tensor([1.0, 0.5, 2.0, 1.5]), torch.arange(300) % C
     features = features + 3 * torch.eye(C, A)[targets]
     logits = torch.randn(300, C) + 2 * torch.eye(C)[targets]
     return Pass(torch.arange(300), features, logits, logits.argmax(1), targets, None, torch.randn(C, A), None)
 
 
-def draws(kind: str, space: Pass, lam: float = 0.5) -> Tensor:
+def draws(kind, space, lam=0.5):
     """Many augmentations of one feature of class 0 towards class 2 with strength 0.4."""
     features = torch.tensor([1.0, -1.0, 0.5, 2.0]).repeat(DRAWS, 1)
     towards, strengths = torch.full((DRAWS,), 2), torch.full((DRAWS,), 0.4)
@@ -35,7 +29,7 @@ def draws(kind: str, space: Pass, lam: float = 0.5) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", AUGMENTATIONS)
-def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind: str, space: Pass) -> None:
+def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind, space):
     mean, covariance = space.statistics.mean, space.statistics.covariance
     start, lam = torch.tensor([1.0, -1.0, 0.5, 2.0]), 0.5
     relations = space.confusion[0].float()
@@ -54,13 +48,13 @@ def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind: s
     torch.testing.assert_close(torch.cov(found.T), lam * spreads[kind], rtol=0.12, atol=0.12)
 
 
-def test_the_space_holds_statistics_and_the_confusion_of_the_pass(space: Pass) -> None:
+def test_the_space_holds_statistics_and_the_confusion_of_the_pass(space):
     assert space.statistics.count.tolist() == [100, 100, 100]
     torch.testing.assert_close(space.confusion.sum(1), torch.ones(C, dtype=torch.float64))
     assert (space.confusion.diagonal() < 1).all()  # else RISDA would be ISDA, and the test above say nothing
 
 
-def test_the_seed_decides_and_neighbours_do_not(space: Pass) -> None:
+def test_the_seed_decides_and_neighbours_do_not(space):
     features, targets, towards = torch.randn(3, A), torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])
     strengths = torch.tensor([0.3, 0.2, 0.1])
 
@@ -74,7 +68,7 @@ def test_the_seed_decides_and_neighbours_do_not(space: Pass) -> None:
     assert not torch.equal(draw(3, 0), draw(3, 1))
 
 
-def test_without_strength_icda_moves_as_isda_does_and_lambda_zero_moves_nothing(space: Pass) -> None:
+def test_without_strength_icda_moves_as_isda_does_and_lambda_zero_moves_nothing(space):
     features = torch.randn(2, A)
     arguments: Any = (features, torch.tensor([0, 1]), torch.tensor([1, 0]))
     icda, isda = (augment_towards(kind, *arguments, torch.zeros(2), space, 0.5) for kind in ("icda", "isda"))
@@ -133,7 +127,7 @@ class TestPaint:
         assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
 
 
-def test_total_variation_is_the_mean_step_between_neighbours() -> None:
+def test_total_variation_is_the_mean_step_between_neighbours():
     pixels = torch.rand(2, 3, 4, 5, dtype=torch.float64)
     for image, found in zip(pixels, total_variation(pixels).tolist(), strict=True):
         down = [abs(image[c, i + 1, j] - image[c, i, j]) for c in range(3) for i in range(3) for j in range(5)]
@@ -141,7 +135,7 @@ def test_total_variation_is_the_mean_step_between_neighbours() -> None:
         assert found == pytest.approx(float(sum(down) / len(down) + sum(across) / len(across)))
 
 
-def test_the_nearest_real_samples_are_those_of_a_search_by_hand() -> None:
+def test_the_nearest_real_samples_are_those_of_a_search_by_hand():
     wanted, features, without = torch.randn(4, A), torch.randn(30, A), torch.tensor([3, 1, 4, 15])
     found = nearest_real(wanted, features, 3, without)
     for row, own, places in zip(wanted, without.tolist(), found.tolist(), strict=True):

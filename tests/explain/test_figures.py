@@ -1,6 +1,4 @@
 import csv
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,13 +12,13 @@ from icda.models import create_model
 FEW = FigureOptions(samples=4, measured=12, limit=200)
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
+def rows_of(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
-def runs(coloured: Any) -> list[TrainedRun]:
+def runs(coloured):
     """A trained run, and one that is not, under other names."""
     torch.manual_seed(1)
     network = create_model(coloured.task.default_model, 2, coloured.task.input_shape)
@@ -33,16 +31,14 @@ def runs(coloured: Any) -> list[TrainedRun]:
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
-def test_a_figure_is_written_in_the_form_its_name_asks_for(suffix: str, runs: list[TrainedRun], tmp_path: Path) -> None:
+def test_a_figure_is_written_in_the_form_its_name_asks_for(suffix, runs, tmp_path):
     picture, *tables = make_figure("margins", runs, tmp_path / "new" / f"m.{suffix}", FEW)
     start = picture.read_bytes()[:400]
     assert {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg"}[suffix] in start
     assert [table.name for table in tables] == ["m.csv", "m_summary.csv"]
 
 
-def test_the_table_of_margins_holds_the_bars_and_the_summary_the_samples(
-    runs: list[TrainedRun], tmp_path: Path
-) -> None:
+def test_the_table_of_margins_holds_the_bars_and_the_summary_the_samples(runs, tmp_path):
     _, bars, summary = make_figure("margins", runs, tmp_path / "m.png", FEW)
     counted = [int(row["samples"]) for row in rows_of(bars) if row["run"] == "CE" and row["quantity"] == "margin"]
     assert sum(counted) == len(runs[0].task.test)
@@ -63,9 +59,7 @@ def test_the_table_of_margins_holds_the_bars_and_the_summary_the_samples(
     assert rows["ICDA", "all"]["mean_with_adjustment"] != ""
 
 
-def test_the_table_of_variances_holds_logged_epochs_and_the_trained_network(
-    runs: list[TrainedRun], tmp_path: Path
-) -> None:
+def test_the_table_of_variances_holds_logged_epochs_and_the_trained_network(runs, tmp_path):
     _, table = make_figure("variance", runs, tmp_path / "v.png", FEW)
     rows = rows_of(table)
     logged = [(row["epoch"], row["own"]) for row in rows if row["source"] == "running statistics"]
@@ -74,7 +68,7 @@ def test_the_table_of_variances_holds_logged_epochs_and_the_trained_network(
     assert all(row["unrelated"] == "" for row in rows)  # two classes
 
 
-def test_heat_is_measured_on_the_same_samples_for_every_run(runs: list[TrainedRun], tmp_path: Path) -> None:
+def test_heat_is_measured_on_the_same_samples_for_every_run(runs, tmp_path):
     picture, table, summary = make_figure("gradcam", runs, tmp_path / "g.png", FEW)
     rows = rows_of(table)
     of = {label: [row["index"] for row in rows if row["run"] == label] for label in ("ICDA", "CE")}
@@ -87,7 +81,7 @@ def test_heat_is_measured_on_the_same_samples_for_every_run(runs: list[TrainedRu
     assert min(Image.open(picture).size) > 300
 
 
-def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(runs: list[TrainedRun], tmp_path: Path) -> None:
+def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(runs, tmp_path):
     picture, table = make_figure("counterfactual", runs[:1], tmp_path / "c.png", FEW)
     rows = rows_of(table)
     assert [row["augmentation"] for row in rows] == ["isda"] * 4 + ["risda"] * 4 + ["icda"] * 4
@@ -107,8 +101,8 @@ def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(runs: li
     ],
 )
 def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(
-    name: str, out: str, chosen: list[int], message: str, runs: list[TrainedRun], long_tailed: Any, tmp_path: Path
-) -> None:
+    name, out, chosen, message, runs, long_tailed, tmp_path
+):
     known = [*runs, TrainedRun("other", *long_tailed)]
     with pytest.raises(ValueError, match=message):
         make_figure(name, [known[number] for number in chosen], tmp_path / out)

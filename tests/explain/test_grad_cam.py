@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,14 +8,14 @@ from icda.models.base import FeatureClassifier
 from icda.models.convolutional import DenseNet, WideResNet
 
 
-def vit(**options: Any) -> FeatureClassifier:
+def vit(**options):
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = transformers.ViTConfig(**sizes, image_size=32, patch_size=8, num_labels=3, **options)
     return from_huggingface(transformers.ViTForImageClassification(config))
 
 
-def build(name: str) -> FeatureClassifier:
+def build(name):
     if name == "wide_resnet":
         return FeatureClassifier(WideResNet(10, 2), nn.Linear(128, 3))
     if name == "densenet":
@@ -48,7 +46,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", list(LAYERS))
-def test_every_network_gives_shares_of_heat_and_stays_as_it_was(name: str) -> None:
+def test_every_network_gives_shares_of_heat_and_stays_as_it_was(name):
     network, images = build(name), torch.rand(3, 3, 32, 32)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     modules = dict(network.named_modules())
@@ -65,7 +63,7 @@ def test_every_network_gives_shares_of_heat_and_stays_as_it_was(name: str) -> No
     assert all(value.grad is None for value in network.parameters())
 
 
-def test_heat_is_the_mean_gradient_times_the_map_cut_at_zero() -> None:
+def test_heat_is_the_mean_gradient_times_the_map_cut_at_zero():
     network = FeatureClassifier(MeanOfMaps(), nn.Linear(2, 2))
     images = torch.randn(2, 1, 6, 6)
     classes = torch.tensor([1, 0])
@@ -78,7 +76,7 @@ def test_heat_is_the_mean_gradient_times_the_map_cut_at_zero() -> None:
         torch.testing.assert_close(found, heat / heat.sum().clamp(min=1e-20), rtol=1e-4, atol=1e-6)
 
 
-def test_tokens_are_laid_out_as_their_patches_lie_in_the_picture() -> None:
+def test_tokens_are_laid_out_as_their_patches_lie_in_the_picture():
     """A network that reads one patch only must be hot there."""
 
     class OnePatch(nn.Module):
@@ -107,7 +105,7 @@ def test_tokens_are_laid_out_as_their_patches_lie_in_the_picture() -> None:
     assert 4 <= column < 8
 
 
-def test_a_class_and_a_layer_may_be_asked_for_and_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_and_a_layer_may_be_asked_for_and_batches_change_nothing(monkeypatch):
     network, images = create_model("resnet8", 3, (3, 32, 32)), torch.rand(4, 3, 32, 32)
     assert grad_cam(network, images, layer="encoder.stages.0").resolution == (32, 32)
     free = grad_cam(network, images)
@@ -128,14 +126,12 @@ def test_a_class_and_a_layer_may_be_asked_for_and_batches_change_nothing(monkeyp
         ("mlp", (8,), None, r"needs images of shape \(N, C, H, W\), got \(1, 8\)"),
     ],
 )
-def test_where_there_are_no_maps_it_is_refused(
-    model: str, shape: tuple[int, ...], layer: str | None, message: str
-) -> None:
+def test_where_there_are_no_maps_it_is_refused(model, shape, layer, message):
     with pytest.raises(ValueError, match=message):
         grad_cam(create_model(model, 3, shape), torch.rand(1, *shape), layer=layer)
 
 
-def test_tiny_images_are_looked_at_where_maps_can_still_say_where() -> None:
+def test_tiny_images_are_looked_at_where_maps_can_still_say_where():
     maps = grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(2, 1, 8, 8))
     assert maps.resolution == (4, 4)
     coarse = grad_cam(create_model("small_cnn", 3, (1, 8, 8)), torch.rand(2, 1, 8, 8), layer="encoder.layers.8")
@@ -143,7 +139,7 @@ def test_tiny_images_are_looked_at_where_maps_can_still_say_where() -> None:
     assert coarse.centre_share.isnan().all()
 
 
-def test_the_share_of_heat_in_the_centre_box() -> None:
+def test_the_share_of_heat_in_the_centre_box():
     for size in ((8, 8), (64, 32), (4, 4)):
         assert centre_share(as_shares(torch.ones(1, *size))).item() == pytest.approx(0.25)
     heat = torch.zeros(3, 8, 8)

@@ -11,7 +11,7 @@ from icda.methods.base import Method
 from icda.models.base import FeatureClassifier, evaluating
 
 
-def split(targets: list[int], groups: list[int] | None = None) -> Split:
+def split(targets, groups=None):
     labels = torch.tensor(targets)
     known = None if groups is None else torch.tensor(groups)
     return Split(FeatureArray(torch.randn(len(targets), 3)), torch.arange(len(targets)), labels, known)
@@ -24,11 +24,11 @@ class Contrary(Method):
         return -models[0](inputs).logits
 
 
-def network() -> FeatureClassifier:
+def network():
     return FeatureClassifier(nn.Sequential(nn.BatchNorm1d(3), nn.Dropout(0.5)), nn.Linear(3, 2))
 
 
-def test_a_pass_is_in_evaluation_mode_and_leaves_every_mode_and_buffer_as_it_was() -> None:
+def test_a_pass_is_in_evaluation_mode_and_leaves_every_mode_and_buffer_as_it_was():
     net, data = network(), split([0, 1] * 700)
     before = {name: value.clone() for name, value in net.state_dict().items()}
     net.encoder[1].eval()  # a user's own choice
@@ -42,7 +42,7 @@ def test_a_pass_is_in_evaluation_mode_and_leaves_every_mode_and_buffer_as_it_was
     torch.testing.assert_close(seen.logits, output.logits)
 
 
-def test_positions_are_kept_with_what_belongs_to_them_and_predictions_follow_the_rule_of_the_method() -> None:
+def test_positions_are_kept_with_what_belongs_to_them_and_predictions_follow_the_rule_of_the_method():
     data, net = split([0, 1, 1, 0, 1], groups=[0, 2, 3, 1, 2]), network()
     seen = run_pass(Contrary(), [net], data, torch.tensor([4, 1, 3]))
     assert seen.index.tolist() == [4, 1, 3]
@@ -52,7 +52,7 @@ def test_positions_are_kept_with_what_belongs_to_them_and_predictions_follow_the
     assert len(run_pass(Method(), [net], data)) == 5
 
 
-def test_a_subsample_depends_on_the_seed_alone() -> None:
+def test_a_subsample_depends_on_the_seed_alone():
     data = split([0, 1] * 50)
     first, again, other = (subsample(data, 10, seed).tolist() for seed in (0, 0, 1))
     assert first == again != other
@@ -60,7 +60,7 @@ def test_a_subsample_depends_on_the_seed_alone() -> None:
     assert len(first) == 10
 
 
-def test_a_balanced_sample_takes_the_same_number_of_each_group() -> None:
+def test_a_balanced_sample_takes_the_same_number_of_each_group():
     data = split([0] * 50 + [1] * 50, groups=[0] * 40 + [1] * 10 + [2] * 47 + [3] * 3)
     chosen = balanced_sample(data, 12, seed=3)
     assert torch.bincount(data.groups[chosen]).tolist() == [3, 3, 3, 3]
@@ -70,7 +70,7 @@ def test_a_balanced_sample_takes_the_same_number_of_each_group() -> None:
     assert sorted(balanced_sample(split([0, 1, 1]), 9, seed=0).tolist()) == [0, 1, 2]
 
 
-def test_a_pass_gives_the_variance_of_logit_differences(coloured: Any) -> None:
+def test_a_pass_gives_the_variance_of_logit_differences(coloured):
     seen = run_pass(coloured.method, coloured.networks, coloured.task.train)
     gap = (seen.logits[:, 1] - seen.logits[:, 0]).double()
     wanted = sum(gap[seen.targets == c].var(correction=0).item() for c in range(2)) / 2
@@ -79,7 +79,7 @@ def test_a_pass_gives_the_variance_of_logit_differences(coloured: Any) -> None:
     assert found["unrelated"] is None
 
 
-def test_logged_epochs_are_taken_from_the_history(long_tailed: Any) -> None:
+def test_logged_epochs_are_taken_from_the_history(long_tailed):
     seen = run_pass(long_tailed.method, long_tailed.networks, long_tailed.task.train)
     history = [{"epoch": k, "mapped_variance_own": k + 1.0, "mapped_variance_unrelated": k / 2} for k in range(3)]
     found = variance_figures(seen, history)

@@ -1,7 +1,5 @@
 import base64
 import io
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,14 +21,14 @@ from icda.explain.pictures import (
 )
 
 
-def decode(uri: str) -> np.ndarray:
+def decode(uri):
     head, data = uri.split(",", 1)
     assert head in ("data:image/png;base64", "data:image/webp;base64")
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_the_picture_of_a_sample_is_the_bytes_it_was_made_of(channels: int) -> None:
+def test_the_picture_of_a_sample_is_the_bytes_it_was_made_of(channels):
     images = torch.randint(0, 256, (4, 6, 5, channels), dtype=torch.uint8)
     rows, targets = torch.tensor([3, 1, 2]), torch.tensor([0, 1, 0])
     split = Split(ImageArray(images, (0.4,) * channels, (0.2,) * channels), rows, targets)
@@ -40,29 +38,29 @@ def test_the_picture_of_a_sample_is_the_bytes_it_was_made_of(channels: int) -> N
         assert np.array_equal(decode(found["picture"]), wanted[:, :, 0] if channels == 1 else wanted)
 
 
-def test_pixels_and_inputs_are_inverse() -> None:
+def test_pixels_and_inputs_are_inverse():
     normaliser, pixels = Normaliser((0.1, 0.2, 0.3), (0.5, 0.6, 0.7)), torch.rand(2, 3, 4, 4)
     torch.testing.assert_close(to_pixels(to_inputs(pixels, normaliser), normaliser), pixels)
 
 
-def test_an_unknown_source_is_stretched_between_its_darkest_and_brightest_value() -> None:
+def test_an_unknown_source_is_stretched_between_its_darkest_and_brightest_value():
     found = to_pixels(torch.tensor([[[[-3.0, 1.0], [5.0, 1.0]]]]), None)
     assert found.flatten().tolist() == [0.0, 0.5, 1.0, 0.5]
     assert normaliser_of(Split(FeatureArray(torch.eye(2)), torch.arange(2), torch.arange(2))) is None
 
 
-def test_a_large_picture_becomes_a_small_file() -> None:
+def test_a_large_picture_becomes_a_small_file():
     uri = data_uri(torch.rand(3, 300, 200))
     assert uri.startswith("data:image/webp")
     assert decode(uri).shape == (96, 64, 3)
 
 
-def test_two_channels_are_shown_as_red_and_green() -> None:
+def test_two_channels_are_shown_as_red_and_green():
     found = decode(data_uri(torch.tensor([1.0, 0.5])[:, None, None].expand(2, 3, 3)))
     assert found[0, 0].tolist() == [255, 128, 0]
 
 
-def test_the_hottest_place_is_the_brightest_of_an_overlay() -> None:
+def test_the_hottest_place_is_the_brightest_of_an_overlay():
     heat = torch.zeros(4, 4)
     heat[1, 2] = 0.7
     found = heat_overlay(torch.full((3, 4, 4), 0.5), heat).sum(0)
@@ -70,7 +68,7 @@ def test_the_hottest_place_is_the_brightest_of_an_overlay() -> None:
     assert torch.isfinite(heat_overlay(torch.rand(1, 4, 4), torch.zeros(4, 4))).all()
 
 
-def test_texts_are_shown_as_they_were_written_and_cut_where_they_are_long(tmp_path: Path) -> None:
+def test_texts_are_shown_as_they_were_written_and_cut_where_they_are_long(tmp_path):
     path = tmp_path / "t.csv"
     rows = [(f"<script>{k}</script>" if k else "word " * 200, "ab"[k % 2]) for k in range(60)]
     path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
@@ -83,7 +81,7 @@ def test_texts_are_shown_as_they_were_written_and_cut_where_they_are_long(tmp_pa
     assert all(len(found["text"]) <= 400 for found in shown.values())
 
 
-def test_features_have_nothing_to_show(coloured: Any) -> None:
+def test_features_have_nothing_to_show(coloured):
     split = Split(FeatureArray(torch.eye(4)), torch.arange(4), torch.arange(4) % 2)
     task = Task("t", 2, split, None, split, input_kind="features", input_shape=(4,))
     assert show_samples(task, split, torch.tensor([0, 1])) == [{}, {}]

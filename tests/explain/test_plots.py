@@ -16,7 +16,7 @@ from icda.explain.plots import (
 )
 
 
-def figures(logged: int, unrelated: bool = True) -> dict[str, object]:
+def figures(logged, unrelated=True):
     own = [1.0 + k for k in range(logged)]
     other = [0.5 * value for value in own] if unrelated else []
     return {
@@ -28,13 +28,13 @@ def figures(logged: int, unrelated: bool = True) -> dict[str, object]:
     }
 
 
-def test_runs_look_different_even_without_colour_or_beyond_the_colours() -> None:
+def test_runs_look_different_even_without_colour_or_beyond_the_colours():
     looks = [look(number) for number in range(14)]
     assert len({(found["color"], str(found["linestyle"])) for found in looks}) == 14
     assert len({str(found["linestyle"]) for found in looks[:4]}) == 4
 
 
-def test_bars_of_a_run_add_up_to_one() -> None:
+def test_bars_of_a_run_add_up_to_one():
     values = {"a": torch.randn(70), "b": torch.randn(30) + 2}
     _, rows = plot_margins(values, values, "title")
     for run in values:
@@ -43,7 +43,7 @@ def test_bars_of_a_run_add_up_to_one() -> None:
         )
 
 
-def test_runs_of_very_different_size_are_drawn_on_a_logarithmic_axis() -> None:
+def test_runs_of_very_different_size_are_drawn_on_a_logarithmic_axis():
     large = figures(3)
     large["trained"] = {"own": 1000.0, "unrelated": 1.0}
     figure, _ = plot_variances({"a": figures(3), "b": large}, "title")
@@ -51,7 +51,7 @@ def test_runs_of_very_different_size_are_drawn_on_a_logarithmic_axis() -> None:
     assert len(plot_variances({"a": figures(3, unrelated=False)}, "title")[0].axes) == 1, "two classes have one panel"
 
 
-def test_rows_name_where_a_number_is_from() -> None:
+def test_rows_name_where_a_number_is_from():
     rows = variance_rows({"a": figures(2), "b": figures(0, unrelated=False)})
     assert [(row["run"], row["epoch"], row["source"]) for row in rows] == [
         ("a", 1, "running statistics"),
@@ -62,7 +62,7 @@ def test_rows_name_where_a_number_is_from() -> None:
     assert rows[-1]["unrelated"] == ""
 
 
-def test_rows_and_captions_stand_where_they_belong() -> None:
+def test_rows_and_captions_stand_where_they_belong():
     rows = [
         ("top", [PictureCell(torch.rand(3, 4, 4), "a"), None]),
         ("below", [PictureCell(torch.rand(1, 4, 4), "b", True)]),
@@ -77,7 +77,7 @@ def test_rows_and_captions_stand_where_they_belong() -> None:
     assert colours == [RIGHT, WRONG]
 
 
-def test_the_box_is_the_border_of_what_the_centre_share_counts() -> None:
+def test_the_box_is_the_border_of_what_the_centre_share_counts():
     boxed = with_centre_box(torch.zeros(3, 12, 8))[0]
     assert centre_share(boxed[None]).item() == 1.0
     assert int(boxed.sum()) == 2 * 6 + 2 * 4 - 4

@@ -1,11 +1,9 @@
 """Table 1 against naive loops, and the Taylor identities that it rests on, in float64."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.explain.regularisers import FACTORS, first_order_term, regulariser, second_order_term
@@ -16,12 +14,12 @@ COUNTS = torch.tensor([8.0, 4.0, 2.0, 1.0])
 
 
 @pytest.fixture
-def batch() -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+def batch():
     features, targets = torch.randn(N, A, dtype=torch.float64), torch.arange(N) % C
     return features, targets, (torch.randn(C, A, dtype=torch.float64), torch.randn(C, dtype=torch.float64))
 
 
-def build(name: str, counts: Tensor | None = COUNTS, **options: Any) -> Any:
+def build(name, counts=COUNTS, **options):
     loss = LOSSES.get(name)(C, A, counts, reduction="none", **options).double()
     if hasattr(loss, "statistics"):
         loss.statistics.update(torch.randn(40, A, dtype=torch.float64), torch.arange(40) % C)
@@ -34,7 +32,7 @@ VARIANTS = [("logit_adjustment", {"tau": 2.0}), ("risda", {"head_classes": 1}), 
 
 
 @pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in FACTORS), *VARIANTS])
-def test_the_parts_add_up_to_the_first_order_term_of_the_loss_itself(name: str, options: Any, batch: Any) -> None:
+def test_the_parts_add_up_to_the_first_order_term_of_the_loss_itself(name, options, batch):
     features, targets, head = batch
     loss = build(name, **options)
     logits = F.linear(features, *head)
@@ -43,13 +41,13 @@ def test_the_parts_add_up_to_the_first_order_term_of_the_loss_itself(name: str, 
 
 
 @pytest.mark.parametrize("name", list(FACTORS))
-def test_a_loss_has_the_factors_of_its_row_and_no_other(name: str, batch: Any) -> None:
+def test_a_loss_has_the_factors_of_its_row_and_no_other(name, batch):
     terms = regulariser(build(name), *batch, progress=0.6)
     present = {part for part, value in terms._asdict().items() if value.abs().max() > 0}
     assert present == set(FACTORS[name])
 
 
-def test_the_row_of_icda_is_what_the_table_prints(batch: Any) -> None:
+def test_the_row_of_icda_is_what_the_table_prints(batch):
     features, targets, (weight, bias) = batch
     loss: ICDALoss = build("icda")
     lam, covariance, mean = loss.lambda0 * 0.6, loss.statistics.covariance, loss.statistics.mean
@@ -70,14 +68,14 @@ def test_the_row_of_icda_is_what_the_table_prints(batch: Any) -> None:
         assert terms.total[i].item() == pytest.approx(total.item(), rel=1e-9)
 
 
-def test_what_the_table_leaves_out_is_a_constant_of_the_sample(batch: Any) -> None:
+def test_what_the_table_leaves_out_is_a_constant_of_the_sample(batch):
     loss = build("icda")
     whole, printed = (regulariser(loss, *batch, as_printed=flag) for flag in (False, True))
     strength = loss.strength(batch[0], batch[1], batch[2][0]).per_sample
     torch.testing.assert_close(whole.sample_margin - printed.sample_margin, loss.beta * strength)
 
 
-def _remainders(batch: Any, name: str, scale: float, options: dict[str, float]) -> tuple[float, float]:
+def _remainders(batch, name, scale, options):
     """What first and second order leave of the loss, with every option `scale` times as large."""
     features, targets, head = batch
     torch.manual_seed(5)  # the same statistics whatever the scale
@@ -97,7 +95,7 @@ def _remainders(batch: Any, name: str, scale: float, options: dict[str, float]) 
         ("icda", {"lambda0": 0.1, "beta": 0.1}),
     ],
 )
-def test_the_loss_is_cross_entropy_plus_the_terms_up_to_the_right_order(name: str, options: Any, batch: Any) -> None:
+def test_the_loss_is_cross_entropy_plus_the_terms_up_to_the_right_order(name, options, batch):
     # Halving lambda and beta divides what first order leaves by 4, and what second order leaves by 8.
     (first, second), (first_half, second_half) = (_remainders(batch, name, scale, options) for scale in (0.02, 0.01))
     assert first / first_half == pytest.approx(4, rel=0.1)
@@ -105,7 +103,7 @@ def test_the_loss_is_cross_entropy_plus_the_terms_up_to_the_right_order(name: st
     assert second < first
 
 
-def test_with_priors_the_expansion_holds_around_the_logits_of_logit_adjustment(batch: Any) -> None:
+def test_with_priors_the_expansion_holds_around_the_logits_of_logit_adjustment(batch):
     features, targets, head = batch
     logits = F.linear(features, *head)
     prior = torch.log(COUNTS[None, :] / COUNTS[targets][:, None]).double()
@@ -120,7 +118,7 @@ def test_with_priors_the_expansion_holds_around_the_logits_of_logit_adjustment(b
     assert left[0] / left[1] == pytest.approx(4, rel=0.1)
 
 
-def test_the_second_order_term_is_that_of_autograd(batch: Any) -> None:
+def test_the_second_order_term_is_that_of_autograd(batch):
     features, targets, head = batch
     logits, adjustment = F.linear(features, *head), torch.randn(N, C, dtype=torch.float64)
     for i in range(N):
@@ -135,11 +133,11 @@ def test_the_second_order_term_is_that_of_autograd(batch: Any) -> None:
     ("switch", "part"),
     [("class_margin", "class_margin"), ("sample_margin", "sample_margin"), ("counterfactual", "boundary_distance")],
 )
-def test_a_part_that_is_switched_off_is_zero(switch: str, part: str, batch: Any) -> None:
+def test_a_part_that_is_switched_off_is_zero(switch, part, batch):
     terms = regulariser(build("icda", **{switch: False}), *batch)
     assert getattr(terms, part).abs().max() == 0
 
 
-def test_a_loss_outside_the_table_is_refused() -> None:
+def test_a_loss_outside_the_table_is_refused():
     with pytest.raises(TypeError, match="table 1 knows logit_adjustment, isda, risda, icda, got CrossEntropyLoss"):
         regulariser(CrossEntropyLoss(2, 2), torch.zeros(1, 2), torch.tensor([0]), torch.nn.Linear(2, 2))

@@ -1,5 +1,4 @@
 import json
-from typing import Any
 
 import pytest
 import torch
@@ -15,12 +14,12 @@ from icda.models import create_model
 
 
 @pytest.fixture(scope="module")
-def whole(coloured: Any) -> dict[str, Any]:
+def whole(coloured):
     """Every part, of coloured digits."""
     return explain_run(*coloured, parts=PARTS, top=5, gradcam=8, counterfactuals=3, seed=1)
 
 
-def test_margins_are_those_of_the_split(whole: dict[str, Any], coloured: Any) -> None:
+def test_margins_are_those_of_the_split(whole, coloured):
     seen = run_pass(coloured.method, coloured.networks, coloured.task.test)
     values = margins(seen.logits, seen.targets)
     assert whole["margins"]["mean"] == pytest.approx(values.mean().item())
@@ -30,7 +29,7 @@ def test_margins_are_those_of_the_split(whole: dict[str, Any], coloured: Any) ->
     assert whole["margins"]["adjusted"]["mean"] < whole["margins"]["mean"]
 
 
-def test_the_most_tied_samples_are_named_with_all_that_a_page_shows(whole: dict[str, Any], coloured: Any) -> None:
+def test_the_most_tied_samples_are_named_with_all_that_a_page_shows(whole, coloured):
     train = coloured.task.train
     strength = sample_strengths(coloured.method, run_pass(coloured.method, coloured.networks, train))
     tied = whole["tied"]
@@ -44,7 +43,7 @@ def test_the_most_tied_samples_are_named_with_all_that_a_page_shows(whole: dict[
         assert entry["picture"].startswith("data:image/png;base64,")
 
 
-def test_heat_maps_are_spread_over_groups(whole: dict[str, Any], coloured: Any) -> None:
+def test_heat_maps_are_spread_over_groups(whole, coloured):
     samples = whole["gradcam"]["samples"]
     assert sorted(sample["group"] for sample in samples) == [0, 0, 1, 1, 2, 2, 3, 3]
     shares = [sample["centre_share"] for sample in samples if sample["centre_share"] is not None]
@@ -54,7 +53,7 @@ def test_heat_maps_are_spread_over_groups(whole: dict[str, Any], coloured: Any) 
         assert sample["heat"] != sample["picture"]
 
 
-def test_counterfactuals_come_with_real_neighbours_that_are_not_themselves(whole: dict[str, Any]) -> None:
+def test_counterfactuals_come_with_real_neighbours_that_are_not_themselves(whole):
     found = whole["counterfactuals"]
     assert (found["augmentation"], found["seed"], len(found["samples"])) == ("icda", 1, 3)
     for sample in found["samples"]:
@@ -64,7 +63,7 @@ def test_counterfactuals_come_with_real_neighbours_that_are_not_themselves(whole
         assert sample["index"] not in [neighbour["index"] for neighbour in sample["neighbours"]]
 
 
-def test_it_is_plain_json_and_the_seed_makes_it_the_same_again(whole: dict[str, Any], coloured: Any) -> None:
+def test_it_is_plain_json_and_the_seed_makes_it_the_same_again(whole, coloured):
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     assert set(whole) == {"split", *PARTS}
     again = explain_run(*coloured, parts=("gradcam", "counterfactuals"), gradcam=8, counterfactuals=3, seed=1)
@@ -72,7 +71,7 @@ def test_it_is_plain_json_and_the_seed_makes_it_the_same_again(whole: dict[str, 
     assert again["counterfactuals"] == whole["counterfactuals"]
 
 
-def test_many_training_samples_are_looked_at_by_a_part_of_them(coloured: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_training_samples_are_looked_at_by_a_part_of_them(coloured, monkeypatch):
     monkeypatch.setattr("icda.explain.run.STRENGTH_SAMPLES", 50)
     found = explain_run(*coloured, top=3)["strengths"]
     assert found["samples"] == sum(map(sum, found["counts"])) == 50
@@ -81,7 +80,7 @@ def test_many_training_samples_are_looked_at_by_a_part_of_them(coloured: Any, mo
 
 
 @pytest.mark.parametrize("name", method_names())
-def test_every_method_can_be_explained(name: str, coloured: Any) -> None:
+def test_every_method_can_be_explained(name, coloured):
     task = coloured.task
     count = getattr(method_class(name), "num_networks", 1)
     networks = [create_model(task.default_model, task.num_classes, task.input_shape) for _ in range(count)]
@@ -91,7 +90,7 @@ def test_every_method_can_be_explained(name: str, coloured: Any) -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_features_have_no_pictures_and_asking_for_some_is_an_error() -> None:
+def test_features_have_no_pictures_and_asking_for_some_is_an_error():
     split = Split(FeatureArray(torch.randn(20, 6)), torch.arange(20), torch.arange(20) % 2)
     task = Task("table", 2, split, None, split, input_kind="features", input_shape=(6,))
     network = create_model("linear", 2, (6,))
@@ -102,14 +101,14 @@ def test_features_have_no_pictures_and_asking_for_some_is_an_error() -> None:
         explain_run(task, [network], method, parts=("gradcam",))
 
 
-def test_an_unknown_part_or_split_is_refused(coloured: Any) -> None:
+def test_an_unknown_part_or_split_is_refused(coloured):
     with pytest.raises(ValueError, match="unknown part 'margin' of an explanation: did you mean 'margins'"):
         explain_run(*coloured, parts=("margin",))
     with pytest.raises(ValueError, match="'digits_coloured' has no tests split: choose from train, validation, test"):
         explain_run(*coloured, parts=("strengths",), split="tests")
 
 
-def test_different_networks_are_shown_on_the_same_samples(coloured: Any) -> None:
+def test_different_networks_are_shown_on_the_same_samples(coloured):
     task = coloured.task
     other = create_model("small_cnn", 2, task.input_shape)
     found = [gradcam_gallery(task, network, "test", 6, seed=2)["samples"] for network in (coloured.networks[0], other)]

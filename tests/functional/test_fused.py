@@ -14,9 +14,7 @@ KINDS = ["full", "diagonal"]
 SHAPES = [(7, 4, 5), (3, 8, 4), (6, 2, 3), (1, 3, 2), (4, 8, 3), (4, 9, 3)]
 
 
-def problem(
-    seed: int, kind: str, size: int, num_classes: int, dim: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Moments]:
+def problem(seed, kind, size, num_classes, dim):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -31,9 +29,7 @@ def problem(
     return normal(num_classes, dim), targets, coefficients, towards, moments
 
 
-def oracle(
-    weight: Tensor, targets: Tensor, coefficients: Tensor, towards: Tensor | None, moments: Moments, lam: float
-) -> Tensor:
+def oracle(weight, targets, coefficients, towards, moments, lam):
     sigma = moments.covariance()
     sigma = torch.diag_embed(sigma) if sigma.dim() == 2 else sigma
     rows = []
@@ -52,9 +48,7 @@ def oracle(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("with_means", [True, False])
-def test_value_and_gradient_equal_autograd_on_three_loops(
-    kind: str, shape: tuple[int, int, int], with_means: bool
-) -> None:
+def test_value_and_gradient_equal_autograd_on_three_loops(kind, shape, with_means):
     weight, targets, coefficients, towards, moments = problem(0, kind, *shape)
     arguments = (targets, coefficients, towards if with_means else None, moments, 0.7)
     weight.requires_grad_()
@@ -67,7 +61,7 @@ def test_value_and_gradient_equal_autograd_on_three_loops(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(5, 3, 3), (2, 6, 2), (3, 2, 3)])
-def test_gradient_passes_gradcheck(kind: str, shape: tuple[int, int, int]) -> None:
+def test_gradient_passes_gradcheck(kind, shape):
     weight, targets, coefficients, towards, moments = problem(1, kind, *shape)
     weight.requires_grad_()
     assert torch.autograd.gradcheck(
@@ -76,7 +70,7 @@ def test_gradient_passes_gradcheck(kind: str, shape: tuple[int, int, int]) -> No
 
 
 @pytest.mark.parametrize("chunk", [1, 50, 100])
-def test_the_per_sample_form_is_the_same_in_chunks_of_any_size(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_per_sample_form_is_the_same_in_chunks_of_any_size(chunk, monkeypatch):
     weight, targets, coefficients, towards, moments = problem(2, "full", 5, 12, 4)
     weight.requires_grad_()
     whole = augmentation_term(weight, targets, coefficients, towards, moments, 0.7)
@@ -89,9 +83,7 @@ def test_the_per_sample_form_is_the_same_in_chunks_of_any_size(chunk: int, monke
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(7, 4, 5), (3, 8, 4)])
-def test_an_indefinite_covariance_counts_where_p_is_positive_and_only_there(
-    kind: str, shape: tuple[int, int, int]
-) -> None:
+def test_an_indefinite_covariance_counts_where_p_is_positive_and_only_there(kind, shape):
     """A meta step can leave covariances indefinite: P and its gradient are those of max(P, 0)."""
     weight, targets, coefficients, _, moments = problem(9, kind, *shape)
     noise = torch.randn(moments.scatter.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -110,7 +102,7 @@ def test_an_indefinite_covariance_counts_where_p_is_positive_and_only_there(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_rounding_makes_negative_counts_as_zero(kind: str) -> None:
+def test_what_rounding_makes_negative_counts_as_zero(kind):
     weight, targets, coefficients, _, moments = problem(3, kind, 40, 5, 4)
     weight = (weight * 1e-4 + 100).float().requires_grad_()
     moments = Moments(kind, moments.mean.float(), moments.scatter.float(), moments.scale.float())
@@ -121,7 +113,7 @@ def test_what_rounding_makes_negative_counts_as_zero(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(5, 4, 3), (2, 6, 3)])
-def test_the_target_is_zero_and_takes_no_gradient(kind: str, shape: tuple[int, int, int]) -> None:
+def test_the_target_is_zero_and_takes_no_gradient(kind, shape):
     weight, targets, coefficients, towards, moments = problem(4, kind, *shape)
     weight.requires_grad_()
     value = augmentation_term(weight, targets, coefficients, towards + 1, moments, 0.7)
@@ -132,7 +124,7 @@ def test_the_target_is_zero_and_takes_no_gradient(kind: str, shape: tuple[int, i
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(5, 4, 3), (2, 6, 3)])
-def test_backward_twice_gives_the_same_gradient(kind: str, shape: tuple[int, int, int]) -> None:
+def test_backward_twice_gives_the_same_gradient(kind, shape):
     weight, targets, coefficients, towards, moments = problem(5, kind, *shape)
     weight.requires_grad_()
     value = augmentation_term(weight, targets, coefficients, towards, moments, 0.7).square().sum()
@@ -142,9 +134,7 @@ def test_backward_twice_gives_the_same_gradient(kind: str, shape: tuple[int, int
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(5, 4, 3), (2, 6, 3)])
-def test_changing_the_weight_in_place_before_backward_never_gives_a_wrong_gradient(
-    kind: str, shape: tuple[int, int, int]
-) -> None:
+def test_changing_the_weight_in_place_before_backward_never_gives_a_wrong_gradient(kind, shape):
     weight, targets, coefficients, towards, moments = problem(6, kind, *shape)
     weight.requires_grad_()
     value = augmentation_term(weight, targets, coefficients, towards, moments, 0.7).sum()
@@ -160,7 +150,7 @@ def test_changing_the_weight_in_place_before_backward_never_gives_a_wrong_gradie
 
 
 @pytest.mark.parametrize(("kind", "shape"), [("diagonal", (29, 11, 23)), ("full", (29, 11, 23)), ("full", (5, 29, 23))])
-def test_backward_frees_what_the_graph_held_even_if_the_loss_is_kept(kind: str, shape: tuple[int, int, int]) -> None:
+def test_backward_frees_what_the_graph_held_even_if_the_loss_is_kept(kind, shape):
     """`running_loss += loss` keeps every graph's nodes; torch frees their tensors in backward, and so must this node."""
     weight, targets, coefficients, towards, moments = problem(8, kind, *shape)
     weight.requires_grad_()
@@ -175,7 +165,7 @@ def test_backward_frees_what_the_graph_held_even_if_the_loss_is_kept(kind: str, 
     assert alive() - before <= 1 + weight.numel()  # the value and weight.grad
 
 
-def test_arguments_are_left_as_they_are() -> None:
+def test_arguments_are_left_as_they_are():
     for shape in [(5, 4, 3), (2, 6, 3)]:
         for kind in KINDS:
             weight, targets, coefficients, towards, moments = problem(7, kind, *shape)
@@ -187,7 +177,7 @@ def test_arguments_are_left_as_they_are() -> None:
                 assert torch.equal(tensor.detach(), old)
 
 
-def test_labels_that_would_pad_badly_give_the_same_numbers() -> None:
+def test_labels_that_would_pad_badly_give_the_same_numbers():
     weight, _, _, _, moments = problem(5, "full", 4, 40, 3)
     targets = torch.tensor([0] * 360 + list(range(1, 40)))
     coefficients = torch.rand(len(targets), 40, dtype=torch.float64)
@@ -208,7 +198,7 @@ def test_labels_that_would_pad_badly_give_the_same_numbers() -> None:
 @pytest.mark.parametrize("indefinite", [False, True])
 @pytest.mark.parametrize("with_means", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_logits_and_term_in_one_step_equal_both_apart(with_bias: bool, with_means: bool, indefinite: bool) -> None:
+def test_logits_and_term_in_one_step_equal_both_apart(with_bias, with_means, indefinite):
     weight, targets, coefficients, towards, moments = problem(11, "diagonal", 9, 5, 4)
     if indefinite:
         moments = Moments("diagonal", moments.mean, moments.scatter - 6, moments.scale)

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch import Tensor
 
 from icda.functional.moments import mapped_variances, mean_mapped_variances
 from icda.statistics import ClassStatistics
@@ -8,7 +7,7 @@ from icda.statistics import ClassStatistics
 C, A = 4, 3
 
 
-def statistics(kind: str, classes: int = C, samples: int = 60) -> tuple[ClassStatistics, Tensor, Tensor]:
+def statistics(kind, classes=C, samples=60):
     features, targets = torch.randn(samples, A, dtype=torch.float64), torch.arange(samples) % classes
     found = ClassStatistics(classes, A, kind, rank=A).double()  # type: ignore[arg-type]
     found.update(features, targets)
@@ -16,7 +15,7 @@ def statistics(kind: str, classes: int = C, samples: int = 60) -> tuple[ClassSta
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
-def test_the_table_is_the_quadratic_form_of_every_class_on_every_boundary(kind: str) -> None:
+def test_the_table_is_the_quadratic_form_of_every_class_on_every_boundary(kind):
     found, _, _ = statistics(kind)
     weight = torch.randn(C, A, dtype=torch.float64)
     table = torch.stack([mapped_variances(weight, found.moments(), j) for j in range(len(weight))])
@@ -28,7 +27,7 @@ def test_the_table_is_the_quadratic_form_of_every_class_on_every_boundary(kind: 
                 assert table[j, y, c].item() == pytest.approx((d @ sigma @ d).item(), abs=1e-9)
 
 
-def test_the_table_is_the_variance_of_logit_differences_over_the_samples_of_a_class() -> None:
+def test_the_table_is_the_variance_of_logit_differences_over_the_samples_of_a_class():
     found, features, targets = statistics("full")
     weight, bias = torch.randn(C, A, dtype=torch.float64), torch.randn(C, dtype=torch.float64)
     logits = features @ weight.T + bias
@@ -39,7 +38,7 @@ def test_the_table_is_the_variance_of_logit_differences_over_the_samples_of_a_cl
             assert table[j, y, c].item() == pytest.approx((own[:, c] - own[:, y]).var(correction=0).item(), rel=1e-9)
 
 
-def test_the_means_tell_boundaries_of_a_class_from_those_of_others() -> None:
+def test_the_means_tell_boundaries_of_a_class_from_those_of_others():
     found, _, _ = statistics("full")
     weight = torch.randn(C, A, dtype=torch.float64)
     table = torch.stack([mapped_variances(weight, found.moments(), j) for j in range(len(weight))])
@@ -53,14 +52,14 @@ def test_the_means_tell_boundaries_of_a_class_from_those_of_others() -> None:
     assert means.unrelated == pytest.approx(sum(unrelated) / len(unrelated), rel=1e-12)
 
 
-def test_two_classes_have_no_unrelated_boundary() -> None:
+def test_two_classes_have_no_unrelated_boundary():
     found, _, _ = statistics("full", classes=2)
     means = mean_mapped_variances(torch.randn(2, A, dtype=torch.float64), found.moments())
     assert means.unrelated is None
     assert means.own > 0
 
 
-def test_a_class_without_samples_takes_no_part() -> None:
+def test_a_class_without_samples_takes_no_part():
     _, features, targets = statistics("full")
     weight = torch.randn(C, A, dtype=torch.float64)
     partial = ClassStatistics(C, A).double()
@@ -73,11 +72,11 @@ def test_a_class_without_samples_takes_no_part() -> None:
     assert found_means == pytest.approx(wanted)
 
 
-def test_statistics_that_saw_nothing_give_zero() -> None:
+def test_statistics_that_saw_nothing_give_zero():
     assert mean_mapped_variances(torch.randn(C, A), ClassStatistics(C, A).moments()) == (0.0, None)
 
 
-def test_many_classes_are_looked_at_by_a_part_of_them_evenly_spaced() -> None:
+def test_many_classes_are_looked_at_by_a_part_of_them_evenly_spaced():
     found, _, _ = statistics("diagonal", classes=9, samples=90)
     weight = torch.randn(9, A, dtype=torch.float64)
     means = mean_mapped_variances(weight, found.moments(), class_limit=3)

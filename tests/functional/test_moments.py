@@ -5,7 +5,7 @@ from icda.meta.moments import normalised, symmetrised, with_values
 from icda.statistics import Moments
 
 
-def make_moments(kind: str) -> Moments:
+def make_moments(kind):
     generator = torch.Generator().manual_seed(0)
     mean, variances, scale = torch.rand(3, 3, 4, generator=generator, dtype=torch.float64)
     rows = torch.randn(3, 2, 4, generator=generator, dtype=torch.float64)
@@ -14,13 +14,13 @@ def make_moments(kind: str) -> Moments:
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
-def test_covariances_are_scatter_times_scale(kind: str) -> None:
+def test_covariances_are_scatter_times_scale(kind):
     moments = make_moments(kind)
     for scatter, scale, found in zip(moments.scatter, moments.scale, moments.covariance(), strict=True):
         assert torch.equal(found, scatter * scale)
 
 
-def test_low_rank_covariance_is_factor_squared_plus_diagonal() -> None:
+def test_low_rank_covariance_is_factor_squared_plus_diagonal():
     generator = torch.Generator().manual_seed(0)
     factor = torch.randn(3, 2, 4, generator=generator, dtype=torch.float64)
     scatter = torch.rand(3, 4, generator=generator, dtype=torch.float64)
@@ -34,7 +34,7 @@ def test_low_rank_covariance_is_factor_squared_plus_diagonal() -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
-def test_normalised_parts_make_the_same_moments_again(kind: str) -> None:
+def test_normalised_parts_make_the_same_moments_again(kind):
     moments = make_moments(kind)
     again = with_values(moments, normalised(moments))
     assert torch.equal(again.mean, moments.mean)
@@ -42,7 +42,7 @@ def test_normalised_parts_make_the_same_moments_again(kind: str) -> None:
     assert (again.scale == 1).all()
 
 
-def test_symmetrised_covariances_are_symmetric_and_read_the_same() -> None:
+def test_symmetrised_covariances_are_symmetric_and_read_the_same():
     moments = make_moments("full")
     skew = torch.randn(3, 4, 4, dtype=torch.float64)
     lopsided = Moments("full", moments.mean, moments.scatter + skew - skew.mT, moments.scale)
@@ -54,7 +54,7 @@ def test_symmetrised_covariances_are_symmetric_and_read_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
-def test_moments_in_another_precision_have_the_same_values(kind: str) -> None:
+def test_moments_in_another_precision_have_the_same_values(kind):
     moments = make_moments(kind)
     assert moments.to(torch.float64) is moments
     single = moments.to(torch.float32)

@@ -14,7 +14,7 @@ KINDS = ["full", "diagonal", "low_rank"]
 SHAPES = [(7, 4, 5), (3, 8, 4), (6, 2, 3), (1, 3, 1)]
 
 
-def problem(seed: int, kind: str, size: int, num_classes: int, dim: int) -> tuple[Tensor, Tensor, Tensor, Moments]:
+def problem(seed, kind, size, num_classes, dim):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -30,7 +30,7 @@ def problem(seed: int, kind: str, size: int, num_classes: int, dim: int) -> tupl
     return weight, targets, coefficients, Moments(kind, normal(num_classes, dim), scatter, scale, factor)
 
 
-def oracle(weight: Tensor, targets: Tensor, coefficients: Tensor, moments: Moments) -> Tensor:
+def oracle(weight, targets, coefficients, moments):
     """P[i, c] = d^T (sum_j coef[i, j] Sigma_j) d, in three loops."""
     sigma = moments.covariance()
     sigma = torch.diag_embed(sigma) if sigma.dim() == 2 else sigma
@@ -46,13 +46,13 @@ def oracle(weight: Tensor, targets: Tensor, coefficients: Tensor, moments: Momen
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_value_equals_three_loops(kind: str, shape: tuple[int, int, int]) -> None:
+def test_value_equals_three_loops(kind, shape):
     given_problem = problem(0, kind, *shape)
     torch.testing.assert_close(quadratic_form(*given_problem), oracle(*given_problem), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_equal_autograd_on_three_loops(kind: str) -> None:
+def test_gradients_equal_autograd_on_three_loops(kind):
     weight, targets, coefficients, moments = problem(1, kind, 5, 4, 3)
     leaves = [weight, coefficients, moments.scatter, moments.scale]
     leaves += [] if moments.factor is None else [moments.factor]
@@ -69,7 +69,7 @@ def test_gradients_equal_autograd_on_three_loops(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_first_and_second_derivatives_pass_gradcheck(kind: str) -> None:
+def test_first_and_second_derivatives_pass_gradcheck(kind):
     weight, targets, coefficients, moments = problem(2, kind, 3, 3, 2)
 
     def value(weight: Tensor, coefficients: Tensor, scatter: Tensor) -> Tensor:
@@ -85,9 +85,7 @@ def test_first_and_second_derivatives_pass_gradcheck(kind: str) -> None:
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.integers(1, 6), st.integers(2, 6), st.integers(1, 5))
-def test_value_is_never_negative_and_zero_at_the_target(
-    seed: int, kind: str, size: int, classes: int, dim: int
-) -> None:
+def test_value_is_never_negative_and_zero_at_the_target(seed, kind, size, classes, dim):
     weight, targets, coefficients, moments = problem(seed, kind, size, classes, dim)
     factor = None if moments.factor is None else moments.factor.float()
     moments = Moments(kind, moments.mean.float(), moments.scatter.float(), moments.scale.float(), factor)
@@ -97,7 +95,7 @@ def test_value_is_never_negative_and_zero_at_the_target(
     assert (value.gather(1, targets[:, None]) == 0).all()
 
 
-def test_a_class_with_scale_zero_contributes_nothing() -> None:
+def test_a_class_with_scale_zero_contributes_nothing():
     weight, targets, coefficients, moments = problem(3, "full", 5, 4, 3)
     moments.scale[2] = 0
     without = coefficients.clone()
@@ -106,7 +104,7 @@ def test_a_class_with_scale_zero_contributes_nothing() -> None:
     assert torch.equal(quadratic_form(weight, targets, coefficients, moments), expected)
 
 
-def test_variances_that_each_sample_brings_equal_two_loops() -> None:
+def test_variances_that_each_sample_brings_equal_two_loops():
     weight, targets, _, _ = problem(4, "diagonal", 5, 4, 3)
     variances = torch.rand(5, 3, dtype=torch.float64)
     found = sample_variance_form(weight, targets, variances)
@@ -116,7 +114,7 @@ def test_variances_that_each_sample_brings_equal_two_loops() -> None:
             torch.testing.assert_close(found[i, c], expected, rtol=0, atol=1e-12)
 
 
-def many_classes(seed: int, kind: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Moments]:
+def many_classes(seed, kind):
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -132,7 +130,7 @@ def many_classes(seed: int, kind: str) -> tuple[Tensor, Tensor, Tensor, Tensor, 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("learnt", ["coefficients", "towards", "mean", "scatter", "factor"])
-def test_the_form_that_differentiates_everything_equals_the_fused_one(kind: str, learnt: str) -> None:
+def test_the_form_that_differentiates_everything_equals_the_fused_one(kind, learnt):
     weight, targets, coefficients, towards, moments = many_classes(0, kind)
     fused = variance_term(weight, targets, coefficients, moments, 0.6, towards)
     parts = {"coefficients": coefficients, "towards": towards, "mean": moments.mean}
@@ -146,7 +144,7 @@ def test_the_form_that_differentiates_everything_equals_the_fused_one(kind: str,
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
-def test_without_towards_the_means_are_left_out(kind: str) -> None:
+def test_without_towards_the_means_are_left_out(kind):
     weight, targets, coefficients, towards, moments = many_classes(1, kind)
     both = variance_term(weight, targets, coefficients, moments, 0.6, towards)
     alone = variance_term(weight, targets, coefficients, moments, 0.6)
@@ -154,7 +152,7 @@ def test_without_towards_the_means_are_left_out(kind: str) -> None:
     torch.testing.assert_close(both - alone, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_mean_term_equals_two_loops() -> None:
+def test_mean_term_equals_two_loops():
     weight, targets, _, towards, moments = many_classes(2, "diagonal")
     found = mean_term(weight, targets, towards, moments.mean)
     for i, y in enumerate(targets.tolist()):
@@ -164,12 +162,12 @@ def test_mean_term_equals_two_loops() -> None:
         assert found[i, y] == 0
 
 
-def test_off_target_puts_a_value_on_every_logit_but_the_targets() -> None:
+def test_off_target_puts_a_value_on_every_logit_but_the_targets():
     found = off_target(torch.tensor([0.5, -2.0]), torch.tensor([2, 0]), 3)
     assert found.tolist() == [[0.5, 0.5, 0.0], [0.0, -2.0, -2.0]]
 
 
-def test_a_margin_off_target_equals_lowering_the_target_logit() -> None:
+def test_a_margin_off_target_equals_lowering_the_target_logit():
     logits, targets = torch.randn(5, 4, dtype=torch.float64), torch.tensor([0, 3, 1, 1, 2])
     margins = torch.rand(5, dtype=torch.float64)
     raised = torch.nn.functional.cross_entropy(logits + off_target(margins, targets, 4), targets)

@@ -14,7 +14,7 @@ from icda import ICDAClassifier, MetaICDAClassifier, RobustClassifier
 Change = Callable[[np.ndarray], Any]
 
 
-def put(value: Any, place: int = 0) -> Change:
+def put(value, place=0):
     def change(array: np.ndarray) -> np.ndarray:
         changed = array.copy() if isinstance(value, float) and array.dtype.kind == "f" else array.astype(object)
         changed.flat[place] = value
@@ -162,13 +162,13 @@ AUDIT_SETTINGS: dict[str, list[Any]] = {
 }
 
 
-def some(table: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+def some(table):
     return st.lists(st.sampled_from(sorted(table)), max_size=2, unique=True).flatmap(
         lambda names: st.fixed_dictionaries({name: st.sampled_from(table[name]) for name in names})
     )
 
 
-def fit_calls(*kinds: str) -> st.SearchStrategy[FitCall]:
+def fit_calls(*kinds):
     return st.builds(
         FitCall,
         kind=st.sampled_from(kinds),

@@ -2,13 +2,11 @@
 
 import traceback
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from sklearn.exceptions import NotFittedError
-from torch import Tensor, nn
+from torch import Tensor
 
 from icda.errors import IcdaError
 
@@ -17,17 +15,17 @@ OBSCURE, SILENT, CHANGED = "obscure", "silent", "changed"
 BAD = (OBSCURE, SILENT, CHANGED)
 
 
-def state_of(module: nn.Module | None) -> dict[str, Tensor]:
+def state_of(module):
     return {} if module is None else {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
 
 
-def same(before: dict[str, Tensor], after: dict[str, Tensor]) -> bool:
+def same(before, after):
     return before.keys() == after.keys() and all(
         torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before
     )
 
 
-def is_sentence(error: BaseException) -> bool:
+def is_sentence(error):
     """Ours, or scikit-learn's own word about data, which its users know."""
     if isinstance(error, IcdaError | NotFittedError):
         return bool(str(error).strip())
@@ -36,7 +34,7 @@ def is_sentence(error: BaseException) -> bool:
     return isinstance(error, ValueError | TypeError) and in_checks and len(str(error)) > 20
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value):
     if isinstance(value, Tensor):
         return bool(torch.isfinite(value.detach().double()).all())
     if isinstance(value, np.ndarray):
@@ -44,7 +42,7 @@ def is_finite(value: Any) -> bool:
     return True
 
 
-def judge(call: Callable[[], Any], module: nn.Module | None = None) -> tuple[str, str]:
+def judge(call, module=None):
     """The outcome, and for a bad one what was seen."""
     before = state_of(module)
     with warnings.catch_warnings():

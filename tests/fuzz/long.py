@@ -34,7 +34,7 @@ PARTS: dict[str, tuple[SearchStrategy[Any], Try, float]] = {
 }
 
 
-def fuzz(strategy: SearchStrategy[Any], attempt: Try, calls: int, start: int) -> tuple[Counter[str], dict[str, Any]]:
+def fuzz(strategy, attempt, calls, start):
     """Outcomes, and one example of each bad one with what was seen."""
     outcomes: Counter[str] = Counter()
     examples: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def fuzz(strategy: SearchStrategy[Any], attempt: Try, calls: int, start: int) ->
     return outcomes, examples
 
 
-def main(calls: int, start: int) -> int:
+def main(calls, start):
     columns = (VALUE, REFUSED, *BAD)
     print("| what | calls | " + " | ".join(columns) + " | seconds |")
     print("|:--|" + "--:|" * (len(columns) + 2), flush=True)

@@ -17,7 +17,7 @@ NAMES = sorted(LOSSES)
 Change = Callable[[Tensor], Any]
 
 
-def put(value: float, row: int = 0) -> Change:
+def put(value, row=0):
     def change(tensor: Tensor) -> Tensor:
         changed = tensor.clone()
         if changed.numel():
@@ -202,7 +202,7 @@ class LossCall(NamedTuple):
         return lambda: function(features, targets, layer, self.progress, logits, **given)
 
 
-def odd(table: dict[str, Any]) -> st.SearchStrategy[str | None]:
+def odd(table):
     return st.one_of(st.none(), st.none(), st.sampled_from(sorted(table)))
 
 
@@ -271,7 +271,7 @@ statistics_calls = st.builds(
 )
 
 
-def try_loss(call: LossCall) -> tuple[str, str]:
+def try_loss(call):
     made: list = []
     outcome = judge(lambda: made.append(call.make()))
     if outcome[0] != VALUE:
@@ -286,6 +286,6 @@ def try_loss(call: LossCall) -> tuple[str, str]:
     return judge(run, made[0])
 
 
-def try_statistics(call: StatisticsCall) -> tuple[str, str]:
+def try_statistics(call):
     statistics = ClassStatistics(3, 4, call.covariance)
     return judge(call.prepare(statistics), statistics)

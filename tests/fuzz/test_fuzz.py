@@ -24,7 +24,7 @@ from fuzz.loss_calls import loss_calls, statistics_calls, try_loss, try_statisti
     ],
     ids=["losses", "statistics", "a classifier", "classifiers with metadata or an audit", "audit"],
 )
-def test_an_odd_call_ends_in_a_finite_value_or_a_sentence(calls: Any, attempt: Any, examples: int) -> None:
+def test_an_odd_call_ends_in_a_finite_value_or_a_sentence(calls, attempt, examples):
     @settings(
         max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
     )

@@ -31,20 +31,20 @@ EXACT = {"max_iter": 2000, "tol": 1e-10}
 DECAY, FOLDS, SEED = 0.02, 3, 4
 
 
-def make_rows(classes: int = 3, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
+def make_rows(classes=3, count=300):
     generator = np.random.default_rng(classes)
     codes = np.minimum(generator.integers(0, classes + 1, count), classes - 1)  # the last class is twice as frequent
     features = generator.normal(size=(count, 6)) * np.linspace(0.2, 3, 6) + 0.7 * codes[:, None] + 5
     return features, np.array(["ant", "bee", "cat", "dog"])[codes]
 
 
-def gather(features: np.ndarray, labels: np.ndarray, parts: int = 5, full: bool = True) -> BlockRows:
+def gather(features, labels, parts=5, full=True):
     pairs = zip(np.array_split(features, parts), np.array_split(labels, parts), strict=True)
     blocks = [MemoryBlock(*pair) for pair in pairs]
     return BlockRows.gather(blocks, full=full, dtype=torch.float64, folds=FOLDS, seed=SEED)
 
 
-def in_memory(features: np.ndarray, labels: np.ndarray) -> Problem:
+def in_memory(features, labels):
     scaled = torch.from_numpy((features - features.mean(0)) / features.std(0))
     codes = torch.from_numpy(np.unique(labels, return_inverse=True)[1])
     return Problem.plain(scaled, codes, int(codes.max()) + 1, DECAY)
@@ -53,7 +53,7 @@ def in_memory(features: np.ndarray, labels: np.ndarray) -> Problem:
 @pytest.mark.parametrize("parts", [1, 7])
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "risda", "icda"])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_the_head_of_blocks_is_the_head_of_all_rows(name: str, classes: int, parts: int) -> None:
+def test_the_head_of_blocks_is_the_head_of_all_rows(name, classes, parts):
     features, labels = make_rows(classes)
     settings = LossSettings(name)  # type: ignore[arg-type]
     whole = fit_head(in_memory(features, labels), settings, **EXACT)  # type: ignore[arg-type]
@@ -67,9 +67,7 @@ def test_the_head_of_blocks_is_the_head_of_all_rows(name: str, classes: int, par
 @pytest.mark.parametrize("loss", ["la", "icda"])
 @pytest.mark.parametrize("strength", [1.0, 0.6])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(
-    classes: int, strength: float, loss: str
-) -> None:
+def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(classes, strength, loss):
     features, labels = make_rows(classes)
     problem = in_memory(features, labels)
     generator = torch.Generator().manual_seed(0)
@@ -87,7 +85,7 @@ def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_rows_count_by_trust_as_they_do_in_memory(classes: int) -> None:
+def test_rows_count_by_trust_as_they_do_in_memory(classes):
     features, labels = make_rows(classes)
     problem, rows = in_memory(features, labels), gather(features, labels)
     heads = trusted_heads(rows, DECAY)
@@ -102,7 +100,7 @@ def test_rows_count_by_trust_as_they_do_in_memory(classes: int) -> None:
     torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
 
 
-def test_a_block_that_lacks_classes_is_no_trouble() -> None:
+def test_a_block_that_lacks_classes_is_no_trouble():
     features, labels = make_rows()
     order = np.argsort(labels)
     heads = [
@@ -112,7 +110,7 @@ def test_a_block_that_lacks_classes_is_no_trouble() -> None:
     torch.testing.assert_close(*heads, atol=1e-6, rtol=0)
 
 
-def test_summaries_merge_to_the_moments_of_all_rows_and_a_constant_feature_is_divided_by_one() -> None:
+def test_summaries_merge_to_the_moments_of_all_rows_and_a_constant_feature_is_divided_by_one():
     features, labels = make_rows()
     features[:, 2] = 3.3
     classes = np.unique(labels)
@@ -128,7 +126,7 @@ def test_summaries_merge_to_the_moments_of_all_rows_and_a_constant_feature_is_di
     assert len(found.rows) == 8
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+def test_what_cannot_be_fitted_is_refused():
     features, labels = make_rows()
     with pytest.raises(InputError, match="at least 2 classes"):
         gather(features, np.full(300, "ant"))
@@ -139,7 +137,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         gather(features, labels)
 
 
-def naive(problem: Problem, attributes: torch.Tensor) -> FoldHeads:
+def naive(problem, attributes):
     """Each fold's head by itself, with every (class, attribute) of all rows weighing the same."""
     codes, classes = problem.targets.numpy(), problem.num_classes
     dealt = torch.from_numpy(deal_folds(codes, np.zeros(classes, dtype=np.int64), FOLDS, SEED))
@@ -150,7 +148,7 @@ def naive(problem: Problem, attributes: torch.Tensor) -> FoldHeads:
 
 @pytest.mark.parametrize("parts", [1, 7])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_heads_of_folds_are_those_that_each_fold_s_rows_give_by_themselves(classes: int, parts: int) -> None:
+def test_heads_of_folds_are_those_that_each_fold_s_rows_give_by_themselves(classes, parts):
     features, labels = make_rows(classes)
     problem, rows = in_memory(features, labels), gather(features, labels, parts, full=False)
     biased = fit_fold_heads(rows, DECAY, **EXACT)  # type: ignore[arg-type]
@@ -164,7 +162,7 @@ def test_heads_of_folds_are_those_that_each_fold_s_rows_give_by_themselves(class
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_rows_in_memory_are_one_block(classes: int) -> None:
+def test_rows_in_memory_are_one_block(classes):
     features, labels = make_rows(classes)
     problem = in_memory(features, labels)
     memory = BlockRows.of_memory(problem.features, problem.targets, classes, FOLDS, SEED)
@@ -173,7 +171,7 @@ def test_rows_in_memory_are_one_block(classes: int) -> None:
     assert found[0].deviation == pytest.approx(found[1].deviation, rel=1e-5)
 
 
-def test_a_tie_is_the_biased_margin_less_half_the_robust_one() -> None:
+def test_a_tie_is_the_biased_margin_less_half_the_robust_one():
     rows = gather(*make_rows(4), full=False)
     biased = fit_fold_heads(rows, DECAY)
     robust = FoldHeads(0.5 * biased.weight, 0.5 * biased.bias)
@@ -183,7 +181,7 @@ def test_a_tie_is_the_biased_margin_less_half_the_robust_one() -> None:
     torch.testing.assert_close(Contrast(biased, 2.0, robust, 4.0).ties(chunk), alone / 2 - 0.5 * (0.5 * alone) / 4)
 
 
-def test_margins_of_all_blocks_have_the_deviation_of_all_rows() -> None:
+def test_margins_of_all_blocks_have_the_deviation_of_all_rows():
     rows = gather(*make_rows(4), full=False)
     heads = fit_fold_heads(rows, DECAY)
     found, margins = sum_margins(rows, heads), rows.gathered(Contrast(heads).ties)
@@ -191,7 +189,7 @@ def test_margins_of_all_blocks_have_the_deviation_of_all_rows() -> None:
     assert float(found.confidence.sum()) < len(margins)
 
 
-def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch):
     from icda.heads import folds
 
     rows = gather(*make_rows(4), full=False)
@@ -201,7 +199,7 @@ def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["isda", "risda", "icda"])
-def test_in_a_metric_the_head_of_blocks_is_that_of_memory_as_well(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_metric_the_head_of_blocks_is_that_of_memory_as_well(name, monkeypatch):
     monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     features, labels = make_rows(4)
     problem, settings = in_memory(features, labels), LossSettings(name)
@@ -212,7 +210,7 @@ def test_in_a_metric_the_head_of_blocks_is_that_of_memory_as_well(name: str, mon
     torch.testing.assert_close(found.weight, whole.weight, rtol=0, atol=2e-3 * float(whole.weight.abs().max()))
 
 
-def test_rows_in_single_precision_give_the_head_of_doubles_to_single_precision() -> None:
+def test_rows_in_single_precision_give_the_head_of_doubles_to_single_precision():
     features, labels = make_rows()
     rows = gather(features, labels)
     single = replace(rows, reading=replace(rows.reading, dtype=torch.float32))

@@ -22,14 +22,14 @@ from icda.heads.solver import fit_head
 SETTINGS = LossSettings("la")
 
 
-def make_problem() -> Problem:
+def make_problem():
     generator = torch.Generator().manual_seed(1)
     targets = torch.arange(90) % 3
     features = torch.randn(90, 5, generator=generator, dtype=torch.float64) + targets[:, None] * 0.5
     return Problem.plain(features, targets, 3, 0.01)
 
 
-def test_folds_spread_every_stratum_evenly() -> None:
+def test_folds_spread_every_stratum_evenly():
     strata = torch.tensor([0] * 11 + [1] * 7 + [2] * 3)
     fold = stratified_folds(strata, folds=3, seed=4)
     for label, size in ((0, 11), (1, 7), (2, 3)):
@@ -38,13 +38,13 @@ def test_folds_spread_every_stratum_evenly() -> None:
         assert int(counts.max() - counts.min()) <= 1
 
 
-def test_another_seed_cuts_other_folds_and_the_same_seed_the_same() -> None:
+def test_another_seed_cuts_other_folds_and_the_same_seed_the_same():
     strata = torch.arange(60) % 2
     assert torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 1))
     assert not torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 2))
 
 
-def test_a_sample_is_judged_by_a_head_that_has_not_seen_it() -> None:
+def test_a_sample_is_judged_by_a_head_that_has_not_seen_it():
     problem = make_problem()
     logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, folds=4, seed=3)
     fold = stratified_folds(problem.targets, 4, 3)
@@ -52,7 +52,7 @@ def test_a_sample_is_judged_by_a_head_that_has_not_seen_it() -> None:
     torch.testing.assert_close(logits[fold == 2], head.logits(problem.features[fold == 2]))
 
 
-def test_heads_fitted_together_have_the_optimum_of_heads_fitted_one_by_one() -> None:
+def test_heads_fitted_together_have_the_optimum_of_heads_fitted_one_by_one():
     problem = make_problem()
     one_by_one, side_by_side = (
         cross_fitted_logits(problem, LossSettings("ce"), problem.targets, 4, max_iter=500, tol=1e-9, together=together)
@@ -61,7 +61,7 @@ def test_heads_fitted_together_have_the_optimum_of_heads_fitted_one_by_one() -> 
     torch.testing.assert_close(side_by_side, one_by_one, atol=1e-6, rtol=0)
 
 
-def test_the_counts_add_no_second_prior_to_samples_that_bring_one() -> None:
+def test_the_counts_add_no_second_prior_to_samples_that_bring_one():
     """Logit adjustment adds the prior of the class counts, cross entropy none: with a log_prior they are the same."""
     generator = torch.Generator().manual_seed(2)
     targets = (torch.rand(200, generator=generator) < 0.15).long()
@@ -74,14 +74,14 @@ def test_the_counts_add_no_second_prior_to_samples_that_bring_one() -> None:
     assert float((wanted - without).abs().max()) > 0.5
 
 
-def test_cross_fitted_strength_is_zero_at_the_target_and_sums_to_the_sample_strength() -> None:
+def test_cross_fitted_strength_is_zero_at_the_target_and_sums_to_the_sample_strength():
     targets = torch.tensor([0, 2, 1])
     strength = cross_fitted_strength(torch.randn(3, 4), targets)
     assert (strength.per_class.gather(1, targets[:, None]) == 0).all()
     torch.testing.assert_close(strength.per_class.sum(1), strength.per_sample)
 
 
-def problem_of(noise: float, decay: float, count: int = 400) -> Problem:
+def problem_of(noise, decay, count=400):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(count, 12, generator=generator)
     targets = (features[:, 0] + 0.3 * features[:, 1] > 1.2).long()
@@ -91,7 +91,7 @@ def problem_of(noise: float, decay: float, count: int = 400) -> Problem:
 
 
 @pytest.mark.parametrize(("noise", "decay"), [(0.0, 1.0), (0.3, 0.02), (0.0, 1e-3)])
-def test_it_is_the_first_that_no_later_one_beats_by_enough(noise: float, decay: float) -> None:
+def test_it_is_the_first_that_no_later_one_beats_by_enough(noise, decay):
     problem = problem_of(noise, decay)
     rights = []
     for factor in FACTORS:
@@ -109,15 +109,13 @@ def test_it_is_the_first_that_no_later_one_beats_by_enough(noise: float, decay: 
     assert choose_decay(problem, SETTINGS, problem.targets).decay == FACTORS[best] * decay
 
 
-def test_too_strong_a_decay_gives_way_and_noise_keeps_it() -> None:
+def test_too_strong_a_decay_gives_way_and_noise_keeps_it():
     assert choose_decay(problem_of(0.0, 1.0), SETTINGS, problem_of(0.0, 1.0).targets).decay < 1.0
     noisy = problem_of(0.3, 0.05, 120)
     assert choose_decay(noisy, SETTINGS, noisy.targets).decay == 0.05
 
 
-def test_all_rows_share_the_c_of_the_sample_and_very_many_features_keep_the_decay(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_rows_share_the_c_of_the_sample_and_very_many_features_keep_the_decay(monkeypatch):
     sample = problem_of(0.0, 1.0)
     chosen = choose_decay(sample, SETTINGS, sample.targets).decay
     assert chosen_decay(sample, SETTINGS, sample.targets, 10 * SAMPLES, 0) == pytest.approx(chosen / 10)
@@ -126,11 +124,11 @@ def test_all_rows_share_the_c_of_the_sample_and_very_many_features_keep_the_deca
     assert chosen_decay(sample, SETTINGS, sample.targets, 4000, 0) == sample.decay
 
 
-def test_strata_without_samples_do_not_count() -> None:
+def test_strata_without_samples_do_not_count():
     assert balanced_share(torch.tensor([True, False, True]), torch.tensor([0, 5, 5])) == 0.75
 
 
 @pytest.mark.parametrize("decay", [1e300, float("inf"), float("nan"), -1.0])
-def test_a_decay_that_the_features_cannot_hold_is_refused(decay: float) -> None:
+def test_a_decay_that_the_features_cannot_hold_is_refused(decay):
     with pytest.raises(InputError, match="choose a larger C"):
         fit_head(replace(problem_of(0.0, 1.0), decay=decay), SETTINGS)

@@ -14,7 +14,7 @@ from icda.heads.rows import StoredRows
 from icda.heads.solver import find_metric, fit_head
 
 
-def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Problem:
+def make_problem(count=400, dtype=torch.float64):
     """Correlated features, off centre, as those of an encoder are."""
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(count) % 4
@@ -25,21 +25,21 @@ def make_problem(count: int = 400, dtype: torch.dtype = torch.float64) -> Proble
     return Problem.of(features, targets, 4, C=1.0)
 
 
-def make_metric(lam: float) -> Coordinates:
+def make_metric(lam):
     metric = Coordinates.of(make_problem().features, 0.01, 0.25)
     near = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     return metric.stretched(near, lam).scaled(3.0) if lam else metric
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5])
-def test_coordinates_go_to_the_head_and_back(lam: float) -> None:
+def test_coordinates_go_to_the_head_and_back(lam):
     metric = make_metric(lam)
     head = torch.randn(4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(metric.to_head(metric.from_head(head)), head, atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5])
-def test_the_slope_in_coordinates_is_that_of_the_composed_function(lam: float) -> None:
+def test_the_slope_in_coordinates_is_that_of_the_composed_function(lam):
     metric = make_metric(lam)
     generator = torch.Generator().manual_seed(1)
     unknowns = torch.randn(4, 9, dtype=torch.float64, generator=generator).requires_grad_()
@@ -49,7 +49,7 @@ def test_the_slope_in_coordinates_is_that_of_the_composed_function(lam: float) -
     torch.testing.assert_close(metric.slope(towards), unknowns.grad, atol=1e-10, rtol=0)
 
 
-def test_turned_features_have_equal_variances() -> None:
+def test_turned_features_have_equal_variances():
     problem = make_problem(4000)
     metric = Coordinates.of(problem.features, 1e-9, 0.25)
     turned = (problem.features - metric.mean) @ metric.turn.T
@@ -59,7 +59,7 @@ def test_turned_features_have_equal_variances() -> None:
 
 
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])
-def test_a_metric_changes_the_way_and_not_the_optimum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_changes_the_way_and_not_the_optimum(name, monkeypatch):
     problem, settings = make_problem(), LossSettings(name)  # type: ignore[arg-type]
     plain = fit_head(problem, settings, 2000, 1e-9, rounds=6)
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
@@ -73,7 +73,7 @@ def test_a_metric_changes_the_way_and_not_the_optimum(name: str, monkeypatch: py
 
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])
 @pytest.mark.parametrize("C", [0.001, 1.0, 100.0])
-def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_default_tolerance_the_value_is_no_worse(name, C, monkeypatch):
     whole = make_problem(2000, torch.float32)
     problem, settings = Problem.of(whole.features, whole.targets, 4, C), LossSettings(name)  # type: ignore[arg-type]
     fixed = problem.angles(fit_head(problem, LossSettings("la")))  # so that both minimise one function
@@ -86,7 +86,7 @@ def test_at_the_default_tolerance_the_value_is_no_worse(name: str, C: float, mon
     assert turned.value <= plain.value + 1e-5
 
 
-def test_a_start_that_is_flat_already_is_kept_to_the_bit() -> None:
+def test_a_start_that_is_flat_already_is_kept_to_the_bit():
     problem = make_problem()
     objective = problem.objective(LossSettings("ce"))
     metric = Coordinates.of(problem.features, problem.decay, 0.25)
@@ -98,13 +98,13 @@ def test_a_start_that_is_flat_already_is_kept_to_the_bit() -> None:
     assert again.converged
 
 
-def test_a_metric_is_looked_for_only_where_it_pays() -> None:
+def test_a_metric_is_looked_for_only_where_it_pays():
     wide = Problem.of(torch.zeros(1, 1).expand(1000, 2048), torch.arange(1000) % 100, 100, C=1.0)
     assert find_metric(wide) is None, "2048^2 is more than 1000 rows and 100 classes are worth"
     assert find_metric(make_problem()) is None, "the whole fit takes less time"
 
 
-def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch):
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
     monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
     problem = make_problem()
@@ -115,12 +115,12 @@ def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch: pytest.Monk
     assert torch.equal(metrics[0].turn, metrics[1].turn)
 
 
-def test_a_constant_feature_leaves_the_metric_finite() -> None:
+def test_a_constant_feature_leaves_the_metric_finite():
     features = torch.zeros(50, 3, dtype=torch.float64)
     assert torch.isfinite(Coordinates.of(features, 0.0, 0.5).turn).all()
 
 
-def test_a_loss_that_is_not_finite_is_said() -> None:
+def test_a_loss_that_is_not_finite_is_said():
     def infinite(weight: torch.Tensor, bias: torch.Tensor) -> Slope:
         return Slope(float("inf"), torch.zeros_like(weight), torch.zeros_like(bias))
 

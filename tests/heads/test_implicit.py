@@ -14,7 +14,7 @@ from icda.heads.solver import LinearHead, fit_head
 LOSSES = [LossSettings("ce"), LossSettings("isda", 0.7), LossSettings("icda", 0.5, 0.4)]
 
 
-def small_problem(size: int = 40) -> Problem:
+def small_problem(size=40):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(size, 5, generator=generator, dtype=torch.float64)
     targets = torch.arange(size) % 3
@@ -26,17 +26,17 @@ def small_problem(size: int = 40) -> Problem:
     return Problem(features, targets, 3, ones, ones, torch.bincount(targets).double(), 0.05, strength, margins=margins)
 
 
-def fitted(problem: Problem, loss: LossSettings) -> LinearHead:
+def fitted(problem, loss):
     return fit_head(problem, loss, max_iter=2000, tol=1e-11, rounds=1, start=fit_head(problem, LossSettings("ce")))
 
 
-def judged(head: LinearHead) -> torch.Tensor:
+def judged(head):
     generator = torch.Generator().manual_seed(5)
     features = torch.randn(20, 5, generator=generator, dtype=torch.float64)
     return F.cross_entropy(F.linear(features, head.weight, head.bias), torch.arange(20) % 3)
 
 
-def optimum_of(problem: Problem, loss: LossSettings) -> tuple[Optimum, tuple[torch.Tensor, torch.Tensor]]:
+def optimum_of(problem, loss):
     plain = replace(problem, weights=problem.weights.detach(), margins=problem.margins.detach())
     head = fitted(plain, loss)
     groups = LabelGroups.of(problem.targets, 3)
@@ -47,7 +47,7 @@ def optimum_of(problem: Problem, loss: LossSettings) -> tuple[Optimum, tuple[tor
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_gradient_in_sample_weights_is_that_of_refitting(loss: LossSettings) -> None:
+def test_gradient_in_sample_weights_is_that_of_refitting(loss):
     problem = small_problem()
     weights = problem.weights.clone().requires_grad_()
     optimum, slope = optimum_of(replace(problem, weights=weights), loss)
@@ -63,7 +63,7 @@ def test_gradient_in_sample_weights_is_that_of_refitting(loss: LossSettings) -> 
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_gradient_in_class_margins_is_that_of_refitting(loss: LossSettings) -> None:
+def test_gradient_in_class_margins_is_that_of_refitting(loss):
     problem = small_problem()
     margins = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     optimum, slope = optimum_of(replace(problem, margins=margins * 1), loss)
@@ -78,7 +78,7 @@ def test_gradient_in_class_margins_is_that_of_refitting(loss: LossSettings) -> N
         assert float(margins.grad[label]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-8)
 
 
-def test_gradient_in_sample_strengths_is_that_of_refitting() -> None:
+def test_gradient_in_sample_strengths_is_that_of_refitting():
     problem, loss = small_problem(), LossSettings("icda", 0.5, 0.4)
     alpha = problem.strength.per_sample.clone().requires_grad_()
     live = replace(problem, strength=Strength(problem.strength.per_class, alpha))
@@ -98,7 +98,7 @@ def test_gradient_in_sample_strengths_is_that_of_refitting() -> None:
         assert float(alpha.grad[sample]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-9)
 
 
-def test_curvature_is_symmetric_and_solved_for() -> None:
+def test_curvature_is_symmetric_and_solved_for():
     optimum, slope = optimum_of(small_problem(), LossSettings("icda", 0.5, 0.4))
     solution = optimum.solve(slope, iterations=200, tol=1e-13)
     found = optimum.curvature(solution)

@@ -6,10 +6,10 @@ import torch
 from icda.functional.strength import Strength, direct_strength
 from icda.heads.meta import MetaSettings, MetaVariables, _Fold, fit_meta_head
 from icda.heads.problem import LossSettings, Problem, rebalance
-from icda.heads.solver import LinearHead, fit_head
+from icda.heads.solver import fit_head
 
 
-def biased(size: int, agreement: float, seed: int, decay: float = 0.02) -> tuple[Problem, torch.Tensor]:
+def biased(size, agreement, seed, decay=0.02):
     """Two classes, a weak core feature, and a strong attribute that goes with the class in `agreement` of all samples."""
     generator = torch.Generator().manual_seed(seed)
     targets = torch.arange(size) % 2
@@ -20,14 +20,14 @@ def biased(size: int, agreement: float, seed: int, decay: float = 0.02) -> tuple
     return Problem.plain(features, targets, 2, decay), attribute
 
 
-def worst_group(head: LinearHead) -> float:
+def worst_group(head):
     problem, attribute = biased(4000, 0.5, seed=9)
     hits = head.logits(problem.features).argmax(1) == problem.targets
     groups = 2 * problem.targets + attribute
     return min(float(hits[groups == group].double().mean()) for group in range(4))
 
 
-def learned(**options: object):
+def learned(**options):
     problem, attribute = biased(800, 0.95, seed=0)
     metadata, other = biased(160, 0.5, seed=1)
     options = {"strengths_as": "weights", **options}
@@ -37,13 +37,13 @@ def learned(**options: object):
     return found, problem, attribute, labels
 
 
-def test_metadata_teach_the_head_what_the_bias_hides() -> None:
+def test_metadata_teach_the_head_what_the_bias_hides():
     found, problem, _, _ = learned()
     plain = worst_group(fit_head(problem, LossSettings("ce")))
     assert worst_group(found.head) > plain + 0.15
 
 
-def test_strengths_rise_where_the_attribute_speaks_against_the_label() -> None:
+def test_strengths_rise_where_the_attribute_speaks_against_the_label():
     found, problem, attribute, _ = learned(use_metadata=False, steps=25)
     hurt = attribute != problem.targets
     for label in (0, 1):
@@ -51,18 +51,18 @@ def test_strengths_rise_where_the_attribute_speaks_against_the_label() -> None:
         assert float(found.strengths[rows & hurt].mean()) > 1.5 * float(found.strengths[rows & ~hurt].mean())
 
 
-def test_outer_loss_falls() -> None:
+def test_outer_loss_falls():
     found, *_ = learned()
     assert found.outer_losses[-1] < found.outer_losses[0]
 
 
-def test_the_papers_form_learns_nothing_but_strengths() -> None:
+def test_the_papers_form_learns_nothing_but_strengths():
     found, *_ = learned(strengths_as="margins", use_metadata=False, class_margins=False, steps=3)
     assert found.share == 0
     assert float(found.margins.abs().max()) == 0
 
 
-def test_the_head_that_is_returned_has_the_learned_strengths_in_its_margins() -> None:
+def test_the_head_that_is_returned_has_the_learned_strengths_in_its_margins():
     problem, _ = biased(800, 0.95, seed=0)
     metadata, other = biased(160, 0.5, seed=1)
     loss = LossSettings("icda", 0.5, 3.0)
@@ -76,7 +76,7 @@ def test_the_head_that_is_returned_has_the_learned_strengths_in_its_margins() ->
     assert float(near) < 0.1 * float(far), "it is an optimum with the learned strengths, not with the head's own angles"
 
 
-def test_no_head_judges_what_it_was_fitted_to() -> None:
+def test_no_head_judges_what_it_was_fitted_to():
     """With pure-noise labels on metadata, cross-fitted hits stay near chance although the fit could learn them."""
     problem, _ = biased(100, 0.5, seed=0, decay=1e-4)
     generator = torch.Generator().manual_seed(3)
@@ -101,13 +101,13 @@ def test_no_head_judges_what_it_was_fitted_to() -> None:
     assert judged < 0.7
 
 
-def test_seed_decides_all() -> None:
+def test_seed_decides_all():
     first, second = (learned(steps=2, seed=4)[0] for _ in range(2))
     assert torch.equal(first.head.weight, second.head.weight)
     assert not torch.equal(first.strengths, learned(steps=2, seed=5)[0].strengths)
 
 
-def test_global_random_state_is_left_alone() -> None:
+def test_global_random_state_is_left_alone():
     torch.manual_seed(0)
     before = torch.random.get_rng_state()
     learned(steps=1)
@@ -115,7 +115,7 @@ def test_global_random_state_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])
-def test_every_loss_takes_part(name: str) -> None:
+def test_every_loss_takes_part(name):
     problem, _ = biased(200, 0.9, seed=0)
     metadata, _ = biased(80, 0.5, seed=1)
     found = fit_meta_head(problem, metadata, metadata.targets, LossSettings(name), MetaSettings(steps=2))
@@ -123,7 +123,7 @@ def test_every_loss_takes_part(name: str) -> None:
     assert 0 < found.share < 1
 
 
-def test_the_prior_of_the_training_samples_does_not_reach_metadata() -> None:
+def test_the_prior_of_the_training_samples_does_not_reach_metadata():
     """With the prior of the attribute the shortcut is undone without a single outer step."""
     problem, attribute = biased(800, 0.95, seed=0)
     metadata, other = biased(160, 0.5, seed=1)
@@ -134,7 +134,7 @@ def test_the_prior_of_the_training_samples_does_not_reach_metadata() -> None:
 
 
 @pytest.mark.parametrize(("output", "beta"), [("sigmoid", 0.5), ("tanh", 5.0), ("linear", 3.0)])
-def test_the_gradient_in_the_strength_network_is_that_of_refitting(output: str, beta: float) -> None:
+def test_the_gradient_in_the_strength_network_is_that_of_refitting(output, beta):
     """Without covariances: the angles in front of them are read off the head, and held fixed in the gradient."""
     (problem, _), (metadata, other) = biased(60, 0.9, seed=0, decay=0.05), biased(40, 0.5, seed=1)
     problem, metadata = as_doubles(problem), as_doubles(metadata)
@@ -163,6 +163,6 @@ def test_the_gradient_in_the_strength_network_is_that_of_refitting(output: str, 
         assert float(slopes[place]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=2e-3)
 
 
-def as_doubles(problem: Problem) -> Problem:
+def as_doubles(problem):
     ones = torch.ones(len(problem.targets), dtype=torch.float64)
     return replace(problem, features=problem.features.double(), weights=ones, statistics_weights=ones)

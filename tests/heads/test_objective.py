@@ -24,7 +24,7 @@ NAMES = ("ce", "la", "isda", "risda", "icda")
 WIDTH = 6
 
 
-def make_problem(size: int = 90, classes: int = 4) -> Problem:
+def make_problem(size=90, classes=4):
     torch.manual_seed(0)
     targets = torch.cat([torch.arange(classes), torch.randint(classes, (size - classes,))])
     features = torch.randn(size, WIDTH, dtype=torch.float64) + 0.4 * targets[:, None]
@@ -33,17 +33,17 @@ def make_problem(size: int = 90, classes: int = 4) -> Problem:
     return Problem(features, targets, classes, weights, others, counts, decay=0.1)
 
 
-def with_strength(problem: Problem) -> Problem:
+def with_strength(problem):
     torch.manual_seed(1)
     weight = torch.randn(problem.num_classes, WIDTH).double()
     return replace(problem, strength=direct_strength(problem.features, problem.targets, weight))
 
 
-def relations_of(classes: int) -> Tensor:
+def relations_of(classes):
     return torch.softmax(torch.randn(classes, classes, generator=torch.Generator().manual_seed(2)).double(), 1)
 
 
-def objective_of(problem: Problem, settings: LossSettings):
+def objective_of(problem, settings):
     """As a function of all rows of a head: the parameters of two classes are one row, their difference."""
     classes = problem.num_classes
     head = LinearHead.zeros(classes, WIDTH, torch.float64)
@@ -64,9 +64,7 @@ def objective_of(problem: Problem, settings: LossSettings):
     return evaluate
 
 
-def by_the_losses(
-    problem: Problem, settings: LossSettings, weight: Tensor, bias: Tensor
-) -> tuple[float, Tensor, Tensor]:
+def by_the_losses(problem, settings, weight, bias):
     """Value and gradient of the mean loss by `icda.losses`, with full covariances and no bound on variances."""
     classes, targets = problem.num_classes, problem.targets
     weight, bias = weight.clone().requires_grad_(), bias.clone().requires_grad_()
@@ -99,9 +97,7 @@ def by_the_losses(
 @pytest.mark.parametrize("given", [(), ("margins",), ("log_prior",), ("margins", "log_prior")])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_head_minimises_the_very_loss_that_a_network_is_trained_with(
-    name: str, classes: int, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_head_minimises_the_very_loss_that_a_network_is_trained_with(name, classes, given, monkeypatch):
     monkeypatch.setattr(rows_module, "CHUNK_BYTES", 7 * WIDTH * 8)  # seven rows a chunk
     problem = with_strength(make_problem(classes=classes))
     shapes = {"margins": (classes,), "log_prior": (90, classes)}
@@ -120,7 +116,7 @@ def test_a_head_minimises_the_very_loss_that_a_network_is_trained_with(
 
 
 @pytest.mark.parametrize("bound", [30.0, math.inf])
-def test_the_bound_on_variances_belongs_to_steps_and_changes_nothing_where_it_does_not_act(bound: float) -> None:
+def test_the_bound_on_variances_belongs_to_steps_and_changes_nothing_where_it_does_not_act(bound):
     """Mathematics 2.5: a fitted head has no bound; `ICDALoss` is the same function wherever its bound does not act."""
     problem = make_problem()
     head = fit_head(problem, LossSettings("icda"), 500, 1e-9)
@@ -133,7 +129,7 @@ def test_the_bound_on_variances_belongs_to_steps_and_changes_nothing_where_it_do
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_blocks_and_storage_do_not_change_the_result(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_storage_do_not_change_the_result(name, monkeypatch):
     problem, settings = with_strength(make_problem(size=2000)), LossSettings(name)  # type: ignore[arg-type]
     weight, bias = torch.randn(4, WIDTH, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
     whole = objective_of(problem, settings)(weight, bias)
@@ -148,7 +144,7 @@ def test_blocks_and_storage_do_not_change_the_result(name: str, monkeypatch: pyt
     torch.testing.assert_close(unsorted.to_weight, whole.to_weight, rtol=0, atol=1e-13)
 
 
-def test_two_calls_give_the_same_though_buffers_are_reused() -> None:
+def test_two_calls_give_the_same_though_buffers_are_reused():
     objective = objective_of(with_strength(make_problem()), LossSettings("icda"))
     weight, bias = torch.randn(4, WIDTH, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
     first = objective(weight, bias)
@@ -159,7 +155,7 @@ def test_two_calls_give_the_same_though_buffers_are_reused() -> None:
 
 
 @pytest.mark.parametrize("name", ["la", "icda"])
-def test_a_class_without_samples_takes_no_part(name: str) -> None:
+def test_a_class_without_samples_takes_no_part(name):
     problem = with_strength(make_problem(classes=3))
     counts = torch.cat([problem.class_counts, torch.zeros(1).double()])
     padded = problem.strength._replace(per_class=F.pad(problem.strength.per_class * 3 / 2, (0, 1)))
@@ -172,14 +168,14 @@ def test_a_class_without_samples_takes_no_part(name: str) -> None:
     assert not found.to_weight[3].any()
 
 
-def test_counts_that_miss_a_class_of_the_samples_are_an_error() -> None:
+def test_counts_that_miss_a_class_of_the_samples_are_an_error():
     problem = replace(make_problem(), class_counts=torch.tensor([1.0, 1.0, 1.0, 0.0]))
     with pytest.raises(ValueError, match="count of zero"):
         problem.constants("la")
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_large_logits_neither_overflow_nor_lose_the_gradient(classes: int) -> None:
+def test_large_logits_neither_overflow_nor_lose_the_gradient(classes):
     features = torch.tensor([[1.0], [-1.0]])
     problem = Problem.of(features, torch.tensor([0, 0]), classes, C=1.0)
     problem = replace(problem, class_counts=torch.ones(classes).double())
@@ -191,7 +187,7 @@ def test_large_logits_neither_overflow_nor_lose_the_gradient(classes: int) -> No
     assert torch.isfinite(slope.to_weight).all()
 
 
-def borrowed_oracle(problem: Problem, settings: LossSettings, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def borrowed_oracle(problem, settings, weight, bias):
     """ICDA's or ISDA's loss, sample by sample, with covariances of features that are mixed as they stand."""
     strength = problem.strength
     assert strength is not None
@@ -220,7 +216,7 @@ def borrowed_oracle(problem: Problem, settings: LossSettings, weight: torch.Tens
 
 
 @pytest.mark.parametrize("name", ["isda", "icda"])
-def test_borrowed_covariances_are_those_of_the_features_mixed(name: str) -> None:
+def test_borrowed_covariances_are_those_of_the_features_mixed(name):
     problem = with_strength(make_problem(size=40, classes=3))
     problem = replace(problem, covariance_mixing=torch.softmax(torch.randn(3, 3).double(), 1))
     weight, bias = torch.randn(3, 6).double().requires_grad_(), torch.randn(3).double().requires_grad_()
@@ -234,7 +230,7 @@ def test_borrowed_covariances_are_those_of_the_features_mixed(name: str) -> None
         torch.testing.assert_close(mine, gradient, rtol=1e-9, atol=1e-12)
 
 
-def test_mixing_by_the_identity_changes_nothing() -> None:
+def test_mixing_by_the_identity_changes_nothing():
     problem = make_problem()
     weight, bias = torch.randn(4, WIDTH).double(), torch.randn(4).double()
     plain = objective_of(problem, LossSettings("isda"))(weight, bias)
@@ -243,7 +239,7 @@ def test_mixing_by_the_identity_changes_nothing() -> None:
     torch.testing.assert_close(mixed.to_weight, plain.to_weight, rtol=1e-12, atol=1e-14)
 
 
-def test_weights_in_the_moments_equal_repetition() -> None:
+def test_weights_in_the_moments_equal_repetition():
     problem = make_problem()
     logits = problem.features @ torch.randn(WIDTH, 4).double()
     repeats = torch.randint(1, 4, (90,))
@@ -255,7 +251,7 @@ def test_weights_in_the_moments_equal_repetition() -> None:
     torch.testing.assert_close(weighted.covariance, repeated.covariance)
 
 
-def test_a_boundary_variance_is_the_variance_of_a_logit_difference() -> None:
+def test_a_boundary_variance_is_the_variance_of_a_logit_difference():
     problem = make_problem()
     logits = problem.features @ torch.randn(WIDTH, 4).double()
     moments = LogitMoments.of(logits, LabelGroups.of(problem.targets, 4), torch.ones(90).double())
@@ -267,7 +263,7 @@ def test_a_boundary_variance_is_the_variance_of_a_logit_difference() -> None:
                 assert torch.isclose(table[y, j, c], (rows[:, c] - rows[:, y]).var(correction=0), atol=1e-12)
 
 
-def test_the_differentiable_form_of_the_table_is_that_of_the_loss() -> None:
+def test_the_differentiable_form_of_the_table_is_that_of_the_loss():
     problem = with_strength(make_problem())
     weight, groups = torch.randn(4, WIDTH).double(), LabelGroups.of(problem.targets, 4)
     moments = LogitMoments.of(problem.features @ weight.T, groups, problem.statistics_weights)
@@ -277,7 +273,7 @@ def test_the_differentiable_form_of_the_table_is_that_of_the_loss() -> None:
     torch.testing.assert_close(found, loss.combine(problem.targets, weight, 1.0, problem.strength))
 
 
-def make_fold_problem(classes: int, prior: bool = False) -> Problem:
+def make_fold_problem(classes, prior=False):
     generator = torch.Generator().manual_seed(classes)
     targets = torch.cat([torch.arange(90) % classes, torch.zeros(30, dtype=torch.long)])
     features = torch.randn(120, 5, generator=generator, dtype=torch.float64) + 0.5 * targets[:, None]
@@ -290,7 +286,7 @@ def make_fold_problem(classes: int, prior: bool = False) -> Problem:
 @pytest.mark.parametrize("name", ["ce", "la"])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("prior", [False, True])
-def test_heads_side_by_side_have_the_losses_and_slopes_of_each_alone(name: str, classes: int, prior: bool) -> None:
+def test_heads_side_by_side_have_the_losses_and_slopes_of_each_alone(name, classes, prior):
     problem, settings = make_fold_problem(classes, prior), LossSettings(name)  # type: ignore[arg-type]
     problem = replace(problem, margins=torch.linspace(0, 0.3, classes, dtype=torch.float64))
     inside = outside_folds(problem.targets, 3, seed=1)
@@ -307,7 +303,7 @@ def test_heads_side_by_side_have_the_losses_and_slopes_of_each_alone(name: str, 
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_rows_of_parameters_become_heads_and_back(classes: int) -> None:
+def test_rows_of_parameters_become_heads_and_back(classes):
     heads = torch.randn(2, classes, 4)
     if classes == 2:
         heads[:, 0] = -heads[:, 1]
@@ -316,7 +312,7 @@ def test_rows_of_parameters_become_heads_and_back(classes: int) -> None:
 
 @pytest.mark.parametrize("name", ["ce", "la"])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_each_head_is_the_optimum_of_its_own_fold(name: str, classes: int) -> None:
+def test_each_head_is_the_optimum_of_its_own_fold(name, classes):
     problem, settings = make_fold_problem(classes), LossSettings(name)  # type: ignore[arg-type]
     inside = outside_folds(problem.targets, 4, seed=0)
     heads = fit_folds(problem, settings, inside, 500, 1e-9)
@@ -328,7 +324,7 @@ def test_each_head_is_the_optimum_of_its_own_fold(name: str, classes: int) -> No
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_fold_that_lacks_a_class_gives_it_no_chance_and_stays_finite(classes: int) -> None:
+def test_a_fold_that_lacks_a_class_gives_it_no_chance_and_stays_finite(classes):
     problem = make_fold_problem(classes)
     inside = torch.stack([problem.targets != 1, torch.ones(120, dtype=torch.bool)])
     heads = fit_folds(problem, LossSettings("la"), inside, 500, 1e-9)
@@ -337,7 +333,7 @@ def test_a_fold_that_lacks_a_class_gives_it_no_chance_and_stays_finite(classes: 
     assert all(torch.isfinite(head.weight).all() for head in heads)
 
 
-def test_held_out_samples_change_nothing() -> None:
+def test_held_out_samples_change_nothing():
     problem = make_fold_problem(3)
     inside = outside_folds(problem.targets, 2, seed=0)[:1]
     moved = problem.features.clone()
@@ -349,7 +345,7 @@ def test_held_out_samples_change_nothing() -> None:
     torch.testing.assert_close(before.weight, after.weight, atol=1e-12, rtol=0)
 
 
-def test_many_classes_and_other_losses_go_one_fold_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_classes_and_other_losses_go_one_fold_after_the_other(monkeypatch):
     problem = make_fold_problem(4)
     inside = outside_folds(problem.targets, 2, seed=0)
     together = fit_folds(problem, LossSettings("ce"), inside, 500, 1e-9)
@@ -361,7 +357,7 @@ def test_many_classes_and_other_losses_go_one_fold_after_the_other(monkeypatch: 
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_a_start_at_the_optimum_needs_no_iteration(classes: int) -> None:
+def test_a_start_at_the_optimum_needs_no_iteration(classes):
     problem = make_fold_problem(classes)
     inside = outside_folds(problem.targets, 3, seed=0)
     heads = fit_folds(problem, LossSettings("ce"), inside, 500, 1e-8)
@@ -370,7 +366,7 @@ def test_a_start_at_the_optimum_needs_no_iteration(classes: int) -> None:
     torch.testing.assert_close(again[2].weight, heads[2].weight, atol=1e-7, rtol=0)
 
 
-def test_rows_on_disk_give_the_heads_of_rows_in_memory() -> None:
+def test_rows_on_disk_give_the_heads_of_rows_in_memory():
     problem = make_fold_problem(3)
     inside = outside_folds(problem.targets, 3, seed=0)
     stored = replace(problem, features=StoredRows(problem.features.numpy()))

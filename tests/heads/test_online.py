@@ -9,28 +9,26 @@ from icda.heads.solver import fit_head
 NAMES = ("ce", "la", "isda", "risda", "icda")
 
 
-def samples(size: int = 4000, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def samples(size=4000, seed=0):
     generator = torch.Generator().manual_seed(seed)
     targets = torch.multinomial(torch.tensor([0.6, 0.3, 0.1]), size, replacement=True, generator=generator)
     centres = 1.5 * torch.randn(3, 6, generator=torch.Generator().manual_seed(9))
     return torch.randn(size, 6, generator=generator) + centres[targets], targets
 
 
-def learned(
-    name: str, batches: list[tuple[torch.Tensor, ...]], C: float = 0.1, dtype: torch.dtype = torch.float32
-) -> OnlineHead:
+def learned(name, batches, C=0.1, dtype=torch.float32):
     head = OnlineHead(3, 6, LossSettings(name), C, dtype=dtype)
     for batch in batches:
         head.update(*batch)
     return head
 
 
-def probabilities(head: object, features: torch.Tensor) -> torch.Tensor:
+def probabilities(head, features):
     return torch.softmax(features @ head.weight.T + head.bias, 1)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_many_batches_come_near_the_head_fitted_to_all_of_them(name: str) -> None:
+def test_many_batches_come_near_the_head_fitted_to_all_of_them(name):
     features, targets = samples(40_000)
     head = learned(name, list(zip(features.split(1000), targets.split(1000), strict=True)))
     problem = Problem.plain(features, targets, 3, 1 / (0.1 * len(targets)))
@@ -41,7 +39,7 @@ def test_many_batches_come_near_the_head_fitted_to_all_of_them(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_order_of_batches_hardly_matters(name: str) -> None:
+def test_the_order_of_batches_hardly_matters(name):
     features, targets = samples(8000)
     batches = list(zip(features.split(500), targets.split(500), strict=True))
     forward, backward = learned(name, batches), learned(name, batches[::-1])
@@ -50,7 +48,7 @@ def test_the_order_of_batches_hardly_matters(name: str) -> None:
     torch.testing.assert_close(forward.statistics.mean, backward.statistics.mean, rtol=1e-4, atol=1e-5)
 
 
-def test_scale_and_offset_of_features_change_nothing() -> None:
+def test_scale_and_offset_of_features_change_nothing():
     features, targets = samples()
     moved = features.double() * torch.tensor([1e3, 1e-3, 1, 1, 1, 1]) + torch.tensor([0, 5, 0, 100.0, 0, 0])
     batches = [list(zip(x.double().split(500), targets.split(500), strict=True)) for x in (features, moved)]
@@ -59,7 +57,7 @@ def test_scale_and_offset_of_features_change_nothing() -> None:
     torch.testing.assert_close(probabilities(plain, features.double()), probabilities(other, moved), rtol=0, atol=1e-6)
 
 
-def test_statistics_and_counts_are_exact() -> None:
+def test_statistics_and_counts_are_exact():
     features, targets = samples(1000)
     weights = torch.rand(1000, generator=torch.Generator().manual_seed(3))
     head = learned("icda", list(zip(*(part.split(90) for part in (features, targets, weights)), strict=True)))
@@ -73,7 +71,7 @@ def test_statistics_and_counts_are_exact() -> None:
     torch.testing.assert_close(head.loss.class_counts, wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
+def test_samples_of_weight_zero_are_as_if_they_were_not_there():
     features, targets = samples(600)
     weights = (torch.arange(600) % 3 > 0).float()
     used = weights > 0
@@ -85,14 +83,14 @@ def test_samples_of_weight_zero_are_as_if_they_were_not_there() -> None:
     assert nothing.steps == 0
 
 
-def test_a_constant_feature_gets_no_weight() -> None:
+def test_a_constant_feature_gets_no_weight():
     features, targets = samples(2000)
     features[:, 2] = 123.456
     head = learned("ce", list(zip(features.split(100), targets.split(100), strict=True)))
     assert not head.weight[:, 2].any()
 
 
-def test_balanced_classes_are_predicted_as_often_as_they_should() -> None:
+def test_balanced_classes_are_predicted_as_often_as_they_should():
     features, targets = samples(8000)
     head = OnlineHead(3, 6, LossSettings("la"), 1.0, balance_classes=True)
     plain = OnlineHead(3, 6, LossSettings("ce"), 1.0)

@@ -10,14 +10,14 @@ from icda.heads.problem import LossSettings, Problem, Through, balance_weights, 
 from icda.heads.solver import fit_head
 
 
-def small_problem(num_classes: int = 3, size: int = 90) -> Problem:
+def small_problem(num_classes=3, size=90):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(size, 4, generator=generator, dtype=torch.float64)
     targets = torch.arange(size) % num_classes
     return Problem.plain(features, targets, num_classes, 0.01)
 
 
-def test_weights_give_every_label_the_same_mass() -> None:
+def test_weights_give_every_label_the_same_mass():
     labels = torch.tensor([0, 0, 0, 2, 2, 5])
     _, dense = torch.unique(labels, return_inverse=True)
     weights = balance_weights(dense)
@@ -26,7 +26,7 @@ def test_weights_give_every_label_the_same_mass() -> None:
     assert abs(float(weights.mean()) - 1) < 1e-12
 
 
-def test_reweighing_repeats_samples() -> None:
+def test_reweighing_repeats_samples():
     problem = small_problem()
     weights = torch.ones(90)
     weights[:30] = 2
@@ -39,7 +39,7 @@ def test_reweighing_repeats_samples() -> None:
         torch.testing.assert_close(found.weight, wanted.weight, atol=1e-5, rtol=1e-4)
 
 
-def test_balanced_weights_give_every_pair_of_class_and_attribute_the_same_mass() -> None:
+def test_balanced_weights_give_every_pair_of_class_and_attribute_the_same_mass():
     problem = small_problem()
     attributes = (torch.rand(90, generator=torch.Generator().manual_seed(1)) < 0.2).long() * 7
     weights = rebalance(problem, attributes).weights
@@ -47,14 +47,14 @@ def test_balanced_weights_give_every_pair_of_class_and_attribute_the_same_mass()
     assert max(masses) - min(masses) < 1e-9
 
 
-def test_through_statistics_the_loss_counts_samples_as_before() -> None:
+def test_through_statistics_the_loss_counts_samples_as_before():
     problem = small_problem()
     balanced = rebalance(problem, (torch.arange(90) < 10).long(), "statistics")
     assert torch.equal(balanced.weights, problem.weights)
     assert not torch.equal(balanced.statistics_weights, problem.statistics_weights)
 
 
-def test_through_the_prior_with_one_attribute_is_logit_adjustment() -> None:
+def test_through_the_prior_with_one_attribute_is_logit_adjustment():
     problem = small_problem()
     problem = reweigh(problem, 1.0 + (problem.targets == 0).double() * 4)
     balanced = rebalance(problem, torch.zeros(90, dtype=torch.long), "prior")
@@ -64,7 +64,7 @@ def test_through_the_prior_with_one_attribute_is_logit_adjustment() -> None:
     torch.testing.assert_close(found.bias - found.bias.mean(), wanted.bias - wanted.bias.mean(), atol=1e-5, rtol=1e-4)
 
 
-def test_masses_count_as_repeated_samples() -> None:
+def test_masses_count_as_repeated_samples():
     labels, times = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([5, 1, 2, 1, 3, 1])
     repeated = balance_weights(labels.repeat_interleave(times))
     found = balance_weights(labels, times.float())
@@ -72,7 +72,7 @@ def test_masses_count_as_repeated_samples() -> None:
     assert float((found * times).sum()) == pytest.approx(float(times.sum()))
 
 
-def test_masses_of_one_change_no_bit() -> None:
+def test_masses_of_one_change_no_bit():
     labels = torch.randint(0, 7, (1000,), generator=torch.Generator().manual_seed(0))
     counts = torch.bincount(labels).double()
     wanted = len(labels) / ((counts > 0).sum() * counts)[labels]
@@ -80,13 +80,13 @@ def test_masses_of_one_change_no_bit() -> None:
     assert torch.equal(balance_weights(labels, torch.ones(1000)), wanted)
 
 
-def test_a_label_without_mass_counts_nothing() -> None:
+def test_a_label_without_mass_counts_nothing():
     weights = balance_weights(torch.tensor([0, 1, 1, 2]), torch.tensor([0.0, 1.0, 1.0, 1.0]))
     assert weights.tolist() == [0.0, 0.75, 0.75, 1.5]
 
 
 @pytest.mark.parametrize("through", get_args(Through))
-def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through: Through) -> None:
+def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through):
     problem = small_problem()
     times = 1 + 4 * (torch.arange(90) % 7 == 0).long()
     attributes = (torch.rand(90, generator=torch.Generator().manual_seed(1)) < 0.2).long()
@@ -102,7 +102,7 @@ def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through: Thr
         torch.testing.assert_close(found.weight, expected.weight, atol=1e-5, rtol=1e-4)
 
 
-def test_the_prior_does_not_depend_on_the_scale_of_the_weights_and_unseen_pairs_are_rarest() -> None:
+def test_the_prior_does_not_depend_on_the_scale_of_the_weights_and_unseen_pairs_are_rarest():
     priors = []
     for scale in (1.0, 1e-3):
         problem = small_problem()
@@ -116,7 +116,7 @@ def test_the_prior_does_not_depend_on_the_scale_of_the_weights_and_unseen_pairs_
     torch.testing.assert_close(*priors)
 
 
-def make_problem(size: int = 60, classes: int = 3) -> Problem:
+def make_problem(size=60, classes=3):
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(size) % classes
     targets[: size // 3] = 0
@@ -126,7 +126,7 @@ def make_problem(size: int = 60, classes: int = 3) -> Problem:
     return Problem(features, targets, classes, weights, weights, counts, 0.05)
 
 
-def test_rows_keep_what_belongs_to_the_samples_and_count_the_classes_again() -> None:
+def test_rows_keep_what_belongs_to_the_samples_and_count_the_classes_again():
     problem = make_problem()
     strength = Strength(torch.rand(60, 3).double(), torch.rand(60).double())
     log_prior, margins = torch.randn(60, 3).double(), torch.randn(3).double()
@@ -144,14 +144,14 @@ def test_rows_keep_what_belongs_to_the_samples_and_count_the_classes_again() -> 
 
 
 @pytest.mark.parametrize("name", ["la", "icda"])
-def test_a_log_prior_of_the_counts_is_the_prior_of_the_counts(name: str) -> None:
+def test_a_log_prior_of_the_counts_is_the_prior_of_the_counts(name):
     problem = make_problem()
     given = replace(problem, log_prior=problem.class_counts.log().expand(60, -1) + torch.randn(60, 1).double())
     found, wanted = (fit_head(each, LossSettings(name), 500, 1e-9) for each in (given, problem))
     torch.testing.assert_close(found.weight, wanted.weight, rtol=1e-5, atol=1e-6)
 
 
-def test_weighing_samples_after_the_prior_adds_no_prior_of_the_counts() -> None:
+def test_weighing_samples_after_the_prior_adds_no_prior_of_the_counts():
     """The counts follow the weights; a sample that brings its own prior does not read them."""
     prior = rebalance(make_problem(), torch.arange(60) % 2, "prior")
     weights = torch.linspace(0.2, 2, 60).double()

@@ -6,7 +6,7 @@ from icda.heads.problem import LossSettings, Problem, balance_weights
 from icda.heads.solver import fit_head
 
 
-def biased_problem(agreement: float = 0.95, size: int = 1200) -> tuple[Problem, torch.Tensor]:
+def biased_problem(agreement=0.95, size=1200):
     """Two classes, a weak core feature and a strong attribute that goes with the class in most samples."""
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(size) % 2
@@ -18,7 +18,7 @@ def biased_problem(agreement: float = 0.95, size: int = 1200) -> tuple[Problem, 
     return Problem.plain(features, targets, 2, 0.01), attribute
 
 
-def worst_group(problem: Problem, attribute: torch.Tensor, weights: torch.Tensor) -> float:
+def worst_group(problem, attribute, weights):
     from dataclasses import replace
 
     head = fit_head(replace(problem, weights=weights.to(problem.features)), LossSettings("ce"))
@@ -27,7 +27,7 @@ def worst_group(problem: Problem, attribute: torch.Tensor, weights: torch.Tensor
     return min(float(hits[groups == group].double().mean()) for group in range(4))
 
 
-def test_the_tie_finds_samples_whose_attribute_speaks_against_them() -> None:
+def test_the_tie_finds_samples_whose_attribute_speaks_against_them():
     problem, attribute = biased_problem()
     found = contrast_groups(problem, rounds=3, repeats=1)
     hurt = (attribute != problem.targets).numpy()
@@ -36,20 +36,20 @@ def test_the_tie_finds_samples_whose_attribute_speaks_against_them() -> None:
         assert roc_auc_score(hurt[rows], found.tie.numpy()[rows]) > 0.95
 
 
-def test_balancing_the_guessed_groups_lifts_the_worst_group() -> None:
+def test_balancing_the_guessed_groups_lifts_the_worst_group():
     problem, attribute = biased_problem()
     plain = worst_group(problem, attribute, torch.ones(len(attribute)))
     hurt = contrast_groups(problem, rounds=3, repeats=1).hurt
     assert worst_group(problem, attribute, balance_weights(2 * problem.targets + hurt)) > plain + 0.1
 
 
-def test_guesses_depend_on_the_seed_alone() -> None:
+def test_guesses_depend_on_the_seed_alone():
     problem, _ = biased_problem(size=300)
     first, second = (contrast_groups(problem, rounds=1, repeats=1, seed=5) for _ in range(2))
     assert torch.equal(first.tie, second.tie)
 
 
-def test_without_rounds_the_group_is_what_the_biased_head_gets_wrong() -> None:
+def test_without_rounds_the_group_is_what_the_biased_head_gets_wrong():
     problem, attribute = biased_problem()
     found = contrast_groups(problem, rounds=0, repeats=1)
     assert 0 < int(found.hurt.sum()) < 0.2 * len(attribute)
@@ -57,7 +57,7 @@ def test_without_rounds_the_group_is_what_the_biased_head_gets_wrong() -> None:
     assert wrong_share > 0.5
 
 
-def test_the_attribute_is_the_class_the_shortcut_speaks_for() -> None:
+def test_the_attribute_is_the_class_the_shortcut_speaks_for():
     problem, attribute = biased_problem()
     found = contrast_groups(problem, rounds=3, repeats=1)
     assert float((found.attributes == attribute).double().mean()) > 0.95

@@ -1,7 +1,6 @@
 import mmap
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,11 @@ from icda.heads.rows import StoredRows, is_large_on_disk, mapping_of, row_chunks
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_chunks(monkeypatch):
     monkeypatch.setattr(rows_module, "CHUNK_BYTES", 7 * 5 * 8)
 
 
-def on_disk(folder: Path, array: np.ndarray, mode: str = "r") -> np.memmap:
+def on_disk(folder, array, mode="r"):
     np.save(folder / "rows.npy", array)
     return np.load(folder / "rows.npy", mmap_mode=mode)
 
@@ -26,9 +25,7 @@ def on_disk(folder: Path, array: np.ndarray, mode: str = "r") -> np.memmap:
     ("dtype", "wanted"),
     [("f2", torch.float32), ("f4", torch.float32), ("f8", torch.float64), ("i2", torch.float32), ("u1", torch.float32)],
 )
-def test_chunks_are_the_rows_whatever_their_type_and_order(
-    dtype: str, wanted: torch.dtype, order: str, tmp_path: Path, small_chunks: None
-) -> None:
+def test_chunks_are_the_rows_whatever_their_type_and_order(dtype, wanted, order, tmp_path, small_chunks):
     array = np.asarray(np.random.default_rng(0).integers(0, 100, (50, 5)), dtype=dtype, order=order)  # type: ignore[call-overload]
     rows = StoredRows(on_disk(tmp_path, array))
     assert (rows.shape, rows.dtype) == ((50, 5), wanted)
@@ -38,7 +35,7 @@ def test_chunks_are_the_rows_whatever_their_type_and_order(
     np.testing.assert_array_equal(torch.cat([block for _, block in blocks]).numpy(), array)
 
 
-def test_products_equal_those_in_memory(tmp_path: Path, small_chunks: None) -> None:
+def test_products_equal_those_in_memory(tmp_path, small_chunks):
     array = np.random.default_rng(0).normal(size=(50, 5))
     rows, whole = StoredRows(on_disk(tmp_path, array)), torch.from_numpy(array)
     weight, gradient = torch.randn(3, 5, dtype=torch.float64), torch.randn(50, 3, dtype=torch.float64)
@@ -47,7 +44,7 @@ def test_products_equal_those_in_memory(tmp_path: Path, small_chunks: None) -> N
         torch.testing.assert_close(transposed_times(features, gradient), gradient.T @ whole, rtol=0, atol=1e-13)
 
 
-def test_rows_can_be_selected_again_and_again(tmp_path: Path, small_chunks: None) -> None:
+def test_rows_can_be_selected_again_and_again(tmp_path, small_chunks):
     array = np.random.default_rng(0).normal(size=(60, 5))
     mask = np.random.default_rng(1).random(60) < 0.4
     rows = StoredRows(on_disk(tmp_path, array))[mask]
@@ -58,25 +55,25 @@ def test_rows_can_be_selected_again_and_again(tmp_path: Path, small_chunks: None
     np.testing.assert_array_equal(everything.numpy(), array[mask])
 
 
-def test_chunks_in_memory_are_views() -> None:
+def test_chunks_in_memory_are_views():
     features = torch.randn(10, 3)
     ((span, block),) = row_chunks(features)
     assert (span, block.data_ptr()) == (slice(0, 10), features.data_ptr())
 
 
 @pytest.mark.parametrize("rows", [[3, 2], [0, 0], [-1], [50], np.ones(4, dtype=bool), [[0, 1]]])
-def test_a_selection_that_cannot_be_read_in_one_pass_is_an_error(rows: object) -> None:
+def test_a_selection_that_cannot_be_read_in_one_pass_is_an_error(rows):
     with pytest.raises((IndexError, ValueError), match=r"ascending numbers|must have that many"):
         StoredRows(np.zeros((50, 2)))[rows]
 
 
 @pytest.mark.parametrize("array", [np.zeros(3), np.zeros((2, 2), dtype=object), np.zeros((2, 2), dtype=complex)])
-def test_arrays_that_are_no_rows_of_numbers_are_an_error(array: np.ndarray) -> None:
+def test_arrays_that_are_no_rows_of_numbers_are_an_error(array):
     with pytest.raises(ValueError, match="expects a \\(N, A\\) array of real numbers"):
         StoredRows(array)
 
 
-def test_only_large_mapped_arrays_count_as_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_mapped_arrays_count_as_large(tmp_path, monkeypatch):
     mapped = on_disk(tmp_path, np.zeros((100, 4), dtype=np.float16))
     assert not is_large_on_disk(mapped)
     monkeypatch.setattr(rows_module, "IN_MEMORY_BYTES", 100 * 4 * 4)
@@ -88,7 +85,7 @@ def test_only_large_mapped_arrays_count_as_large(tmp_path: Path, monkeypatch: py
     assert not is_large_on_disk([[1.0]])
 
 
-def test_writes_to_a_private_map_are_never_thrown_away(tmp_path: Path) -> None:
+def test_writes_to_a_private_map_are_never_thrown_away(tmp_path):
     mapped = on_disk(tmp_path, np.zeros((100, 4)), mode="c")
     mapped[:] = 1
     assert mapping_of(mapped) is None
@@ -98,7 +95,7 @@ def test_writes_to_a_private_map_are_never_thrown_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED") or sys.platform != "linux", reason="Linux counts pages")
-def test_a_pass_over_a_file_does_not_hold_its_pages(tmp_path: Path) -> None:
+def test_a_pass_over_a_file_does_not_hold_its_pages(tmp_path):
     np.save(tmp_path / "rows.npy", np.ones((400_000, 128), dtype=np.float32))  # 195 MiB
     script = f"""
 import resource, numpy as np, torch

@@ -12,14 +12,14 @@ from icda.heads.rows import StoredRows
 from icda.heads.solver import LinearHead, fit_head
 
 
-def make_problem(classes: int = 3, decay: float = 0.01) -> Problem:
+def make_problem(classes=3, decay=0.01):
     generator = torch.Generator().manual_seed(1)
     targets = torch.arange(120) % classes
     features = torch.randn(120, 5, generator=generator, dtype=torch.float64) + targets[:, None] * 0.5
     return Problem.plain(features, targets, classes, decay)
 
 
-def test_cross_entropy_finds_the_optimum_of_logistic_regression() -> None:
+def test_cross_entropy_finds_the_optimum_of_logistic_regression():
     problem = make_problem()
     head = fit_head(problem, LossSettings("ce"), max_iter=500, tol=1e-8)
     reference = LogisticRegression(C=1 / (0.01 * 120), tol=1e-10, max_iter=1000)
@@ -30,7 +30,7 @@ def test_cross_entropy_finds_the_optimum_of_logistic_regression() -> None:
 
 
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])
-def test_every_small_step_away_from_the_solution_raises_the_value(name: str) -> None:
+def test_every_small_step_away_from_the_solution_raises_the_value(name):
     problem = make_problem()
     # Strengths held fixed, so that all heads are judged by one function.
     fixed = direct_strength(problem.features, problem.targets, torch.ones(3, 5, dtype=torch.float64).tril())
@@ -52,14 +52,14 @@ def test_every_small_step_away_from_the_solution_raises_the_value(name: str) -> 
     assert short.value > lowest + 1e-6, "a fit that was cut short must be seen to be worse"
 
 
-def test_icda_without_augmentation_and_margin_is_logit_adjustment() -> None:
+def test_icda_without_augmentation_and_margin_is_logit_adjustment():
     problem = make_problem()
     icda = fit_head(problem, LossSettings("icda", lam=0.0, beta=0.0), 500, 1e-8)
     la = fit_head(problem, LossSettings("la"), 500, 1e-8)
     torch.testing.assert_close(icda.weight, la.weight, atol=1e-4, rtol=0)
 
 
-def test_sample_weights_equal_repetition() -> None:
+def test_sample_weights_equal_repetition():
     problem = make_problem()
     repeats = torch.randint(1, 4, (120,), generator=torch.Generator().manual_seed(0))
     rows = torch.arange(120).repeat_interleave(repeats)
@@ -75,9 +75,7 @@ def test_sample_weights_equal_repetition() -> None:
 
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "risda", "icda"])
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
-def test_rows_on_disk_give_the_value_and_head_of_rows_in_memory(
-    name: str, dtype: torch.dtype, atol: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_on_disk_give_the_value_and_head_of_rows_in_memory(name, dtype, atol, monkeypatch):
     problem = make_problem()
     parts = {key: getattr(problem, key).to(dtype) for key in ("features", "weights", "statistics_weights")}
     problem = replace(problem, **parts)
@@ -93,7 +91,7 @@ def test_rows_on_disk_give_the_value_and_head_of_rows_in_memory(
 
 
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])  # RISDA's confusions depend on the start
-def test_two_classes_have_opposite_rows_wherever_the_fit_starts(name: str) -> None:
+def test_two_classes_have_opposite_rows_wherever_the_fit_starts(name):
     problem = make_problem(classes=2)
     fixed = direct_strength(problem.features, problem.targets, torch.eye(2, 5, dtype=torch.float64))
     problem = replace(problem, strength=fixed)
@@ -106,7 +104,7 @@ def test_two_classes_have_opposite_rows_wherever_the_fit_starts(name: str) -> No
     assert two_rows.value == pytest.approx(one_row.value, abs=1e-10)
 
 
-def test_icda_ends_at_a_head_that_its_own_strengths_agree_with() -> None:
+def test_icda_ends_at_a_head_that_its_own_strengths_agree_with():
     problem = make_problem()
     head = fit_head(problem, LossSettings("icda", lam=0.3), max_iter=500, tol=1e-7, rounds=20)
     objective = problem.objective(LossSettings("icda", lam=0.3))

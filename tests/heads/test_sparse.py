@@ -5,13 +5,12 @@ import sklearn
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.fixes import parse_version
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.heads.sparse import fit_sparse_head
 
 
-def make_data(classes: int = 2, samples: int = 300, width: int = 20) -> tuple[Tensor, Tensor]:
+def make_data(classes=2, samples=300, width=20):
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(samples, width, generator=generator, dtype=torch.float64)
     centres = torch.zeros(classes, width, dtype=torch.float64)
@@ -22,7 +21,7 @@ def make_data(classes: int = 2, samples: int = 300, width: int = 20) -> tuple[Te
 
 @pytest.mark.parametrize("l1", [0.1, 0.01, 0.001])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_two_classes_are_the_logistic_regression_of_scikit_learn(l1: float, weighted: bool) -> None:
+def test_two_classes_are_the_logistic_regression_of_scikit_learn(l1, weighted):
     features, targets = make_data()
     weights = torch.linspace(0.2, 3.0, 300, dtype=torch.float64) if weighted else None
     head = fit_sparse_head(features, targets, 2, l1, weights, max_iter=50_000, tol=1e-9)
@@ -36,7 +35,7 @@ def test_two_classes_are_the_logistic_regression_of_scikit_learn(l1: float, weig
     assert float(head.bias[1] - head.bias[0]) == pytest.approx(model.intercept_[0], abs=1e-5)
 
 
-def test_at_the_optimum_of_several_classes_no_weight_wants_to_move() -> None:
+def test_at_the_optimum_of_several_classes_no_weight_wants_to_move():
     features, targets = make_data(classes=4)
     mass = torch.linspace(0.5, 2.0, 300, dtype=torch.float64)
     head = fit_sparse_head(features, targets, 4, 0.02, mass, max_iter=50_000, tol=1e-8)
@@ -52,7 +51,7 @@ def test_at_the_optimum_of_several_classes_no_weight_wants_to_move() -> None:
     assert head.value == pytest.approx(float(loss.detach() + 0.02 * head.weight.abs().sum()), rel=1e-12)
 
 
-def test_a_strong_penalty_leaves_the_class_shares() -> None:
+def test_a_strong_penalty_leaves_the_class_shares():
     features, targets = make_data(classes=3)
     head = fit_sparse_head(features, targets, 3, 10.0, max_iter=10_000, tol=1e-9)
     assert not head.weight.any()
@@ -60,7 +59,7 @@ def test_a_strong_penalty_leaves_the_class_shares() -> None:
     torch.testing.assert_close(head.bias.softmax(0), shares.double(), rtol=0, atol=1e-6)
 
 
-def test_a_start_saves_steps_and_changes_nothing_else() -> None:
+def test_a_start_saves_steps_and_changes_nothing_else():
     features, targets = make_data()
     whole = fit_sparse_head(features, targets, 2, 0.01, tol=1e-8, max_iter=50_000)
     again = fit_sparse_head(features, targets, 2, 0.01, tol=1e-8, max_iter=50_000, start=whole)
@@ -68,7 +67,7 @@ def test_a_start_saves_steps_and_changes_nothing_else() -> None:
     torch.testing.assert_close(again.weight, whole.weight, rtol=0, atol=1e-6)
 
 
-def test_too_few_steps_are_said() -> None:
+def test_too_few_steps_are_said():
     features, targets = make_data()
     head = fit_sparse_head(features, targets, 2, 0.001, max_iter=3)
     assert (head.iterations, head.converged) == (3, False)

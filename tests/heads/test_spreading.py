@@ -6,10 +6,10 @@ import torch
 
 from icda.auditing.plan import find_groups, group_treatment
 from icda.heads.blocks import BlockRows, MemoryBlock
-from icda.heads.spreading import ClassLogits, SpreadReader, fit_spread_reader, reading_quality
+from icda.heads.spreading import ClassLogits, fit_spread_reader, reading_quality
 
 
-def biased(count: int = 1200, minority: float = 0.06) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def biased(count=1200, minority=0.06):
     """Two classes, a weak signal of the class and a strong one of an attribute that goes with it."""
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(count) % 2
@@ -20,19 +20,19 @@ def biased(count: int = 1200, minority: float = 0.06) -> tuple[torch.Tensor, tor
     return (features - features.mean(0)) / features.std(0, correction=0), targets, attribute
 
 
-def spread(known: torch.Tensor, values: torch.Tensor) -> tuple[SpreadReader, torch.Tensor]:
+def spread(known, values):
     features, targets, _ = biased()
     rows = BlockRows.of_memory(features, targets, 2)
     reader = fit_spread_reader(rows, known, values, int(values.max()) + 1, ClassLogits.of(rows, 0.06))
     return reader, torch.cat([reader.read(chunk) for chunk in rows.reading.chunks(rows.places[0])])
 
 
-def usual_and_unusual(attribute: torch.Tensor, targets: torch.Tensor, number: int) -> torch.Tensor:
+def usual_and_unusual(attribute, targets, number):
     against = (attribute != targets).nonzero().flatten()
     return torch.cat([against[: number // 2], torch.arange(number // 2)]).unique()
 
 
-def test_two_dozen_answers_tell_the_attribute_of_nearly_all_others() -> None:
+def test_two_dozen_answers_tell_the_attribute_of_nearly_all_others():
     _, targets, attribute = biased()
     known = usual_and_unusual(attribute, targets, 24)
     reader, read = spread(known, attribute[known])
@@ -42,7 +42,7 @@ def test_two_dozen_answers_tell_the_attribute_of_nearly_all_others() -> None:
     assert reader.quality.low <= reader.quality.accuracy <= reader.quality.high
 
 
-def test_a_slip_is_noticed_and_an_honest_answer_stands() -> None:
+def test_a_slip_is_noticed_and_an_honest_answer_stands():
     _, targets, attribute = biased()
     known = usual_and_unusual(attribute, targets, 48)
     values = attribute[known].clone()
@@ -52,7 +52,7 @@ def test_a_slip_is_noticed_and_an_honest_answer_stands() -> None:
     assert (read[known] == attribute[known]).double().mean() > 0.95
 
 
-def test_answers_that_cannot_be_read_stand_as_they_are_and_the_reading_says_so() -> None:
+def test_answers_that_cannot_be_read_stand_as_they_are_and_the_reading_says_so():
     known = torch.arange(60)
     values = torch.randint(0, 2, (60,), generator=torch.Generator().manual_seed(1))
     reader, read = spread(known, values)
@@ -62,7 +62,7 @@ def test_answers_that_cannot_be_read_stand_as_they_are_and_the_reading_says_so()
     assert reading_quality(torch.tensor([True, False] * 4), torch.tensor([0, 0, 1, 1] * 2)).accuracy == 0.5
 
 
-def test_values_of_one_class_are_never_read_off_rows_of_another() -> None:
+def test_values_of_one_class_are_never_read_off_rows_of_another():
     _, targets, attribute = biased()
     known = usual_and_unusual(attribute, targets, 60)
     _, read = spread(known, (2 * targets + attribute)[known])
@@ -70,7 +70,7 @@ def test_values_of_one_class_are_never_read_off_rows_of_another() -> None:
 
 
 @pytest.mark.parametrize("number", [12, 200])
-def test_what_is_known_of_all_rows_is_not_read_but_taken(number: int) -> None:
+def test_what_is_known_of_all_rows_is_not_read_but_taken(number):
     features, targets, attribute = biased(number)
     rows = BlockRows.of_memory(features, targets, 2, groups=attribute.numpy())
     found = find_groups(rows)
@@ -80,7 +80,7 @@ def test_what_is_known_of_all_rows_is_not_read_but_taken(number: int) -> None:
     assert torch.equal(found.counts, wanted)
 
 
-def test_rows_cut_into_blocks_are_read_alike() -> None:
+def test_rows_cut_into_blocks_are_read_alike():
     """The reading follows from a row's place, not from the block that holds it."""
     features, targets, attribute = biased()
     groups = np.full(len(targets), np.nan)

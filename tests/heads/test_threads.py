@@ -20,7 +20,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-def blas_threads() -> set[int]:
+def blas_threads():
     return {library["num_threads"] for library in ThreadpoolController().select(internal_api="openblas").info()}
 
 

@@ -37,25 +37,25 @@ class TorchvisionNet(nn.Module):
         return self.classifier(pooled.flatten(1) if self.flatten else pooled).flatten(1)
 
 
-def images() -> Tensor:
+def images():
     return torch.randn(12, 3, 5, 5) + TARGETS[:, None, None, None]
 
 
-def sequential() -> tuple[nn.Module, dict[str, Tensor]]:
+def sequential():
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
     return model, {"input": torch.randn(12, 3, 2, 2)}
 
 
-def torchvision_style() -> tuple[nn.Module, dict[str, Tensor]]:
+def torchvision_style():
     head = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Dropout(0.2), nn.Linear(6, 3))
     return TorchvisionNet(head), {"images": images()}
 
 
-def convolution_head() -> tuple[nn.Module, dict[str, Tensor]]:
+def convolution_head():
     return TorchvisionNet(nn.Conv2d(8, 3, 1), flatten=False), {"images": images()}
 
 
-def distilbert() -> tuple[nn.Module, dict[str, Tensor]]:
+def distilbert():
     config = transformers.DistilBertConfig(
         dim=16, hidden_dim=32, n_layers=1, n_heads=2, vocab_size=50, num_labels=3, max_position_embeddings=16
     )
@@ -63,7 +63,7 @@ def distilbert() -> tuple[nn.Module, dict[str, Tensor]]:
     return model, {"input_ids": torch.randint(1, 50, (12, 7)), "attention_mask": torch.ones(12, 7, dtype=torch.long)}
 
 
-def gpt2() -> tuple[nn.Module, dict[str, Tensor]]:
+def gpt2():
     config = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=50, num_labels=3, pad_token_id=0)
     model = transformers.GPT2ForSequenceClassification(config)
     tokens = torch.randint(1, 50, (12, 7))
@@ -71,7 +71,7 @@ def gpt2() -> tuple[nn.Module, dict[str, Tensor]]:
     return model, {"input_ids": tokens}
 
 
-def auto_image() -> tuple[nn.Module, dict[str, Tensor]]:
+def auto_image():
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = transformers.ViTConfig(**sizes, image_size=8, patch_size=4, num_labels=3)
     model = transformers.AutoModelForImageClassification.from_config(config)
@@ -82,13 +82,13 @@ MODELS = [sequential, torchvision_style, convolution_head, distilbert, gpt2, aut
 Make = Callable[[], tuple[nn.Module, dict[str, Tensor]]]
 
 
-def logits_of(result: Any) -> Tensor:
+def logits_of(result):
     return result if isinstance(result, Tensor) else result.logits
 
 
 @pytest.mark.parametrize("make", MODELS)
 @pytest.mark.parametrize("grad", [True, False])
-def test_features_through_the_head_are_the_logits(make: Make, grad: bool) -> None:
+def test_features_through_the_head_are_the_logits(make, grad):
     model, inputs = make()
     tap = FeatureTap(model)
     with torch.set_grad_enabled(grad):
@@ -100,7 +100,7 @@ def test_features_through_the_head_are_the_logits(make: Make, grad: bool) -> Non
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_two_changed_lines_train_a_model(make: Make) -> None:
+def test_two_changed_lines_train_a_model(make):
     model, inputs = make()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     tap, loss_fn = FeatureTap(model), None
@@ -117,7 +117,7 @@ def test_two_changed_lines_train_a_model(make: Make) -> None:
     assert losses[-1] < losses[0]
 
 
-def test_the_loss_and_its_gradients_are_those_of_the_call_by_hand() -> None:
+def test_the_loss_and_its_gradients_are_those_of_the_call_by_hand():
     model, inputs = sequential()
     twin = copy.deepcopy(model)
     tap = FeatureTap(model)
@@ -131,7 +131,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_call_by_hand() -> None:
         torch.testing.assert_close(one.grad, other.grad)
 
 
-def test_a_layer_called_last_that_feeds_nothing_is_not_the_head() -> None:
+def test_a_layer_called_last_that_feeds_nothing_is_not_the_head():
     class Probed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -150,7 +150,7 @@ def test_a_layer_called_last_that_feeds_nothing_is_not_the_head() -> None:
 
 
 @pytest.mark.parametrize("head", ["1", "module"])
-def test_the_head_can_be_named_or_given(head: str) -> None:
+def test_the_head_can_be_named_or_given(head):
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 3))
     tap = FeatureTap(model, model[1] if head == "module" else head)
     assert tap.head is model[1]
@@ -158,7 +158,7 @@ def test_the_head_can_be_named_or_given(head: str) -> None:
     assert tap.features.shape == (12, 4)
 
 
-def test_the_latest_forward_counts_in_train_and_eval_mode_also_of_a_model_that_is_nothing_but_its_head() -> None:
+def test_the_latest_forward_counts_in_train_and_eval_mode_also_of_a_model_that_is_nothing_but_its_head():
     for model, width in ((sequential()[0], 8), (nn.Linear(12, 3), 12)):
         tap = FeatureTap(model)
         for size, mode in ((4, True), (7, False), (5, True)):
@@ -167,7 +167,7 @@ def test_the_latest_forward_counts_in_train_and_eval_mode_also_of_a_model_that_i
 
 
 @pytest.mark.parametrize("release", ["clear", "forward", "remove"])
-def test_features_are_let_go(release: str) -> None:
+def test_features_are_let_go(release):
     model, inputs = sequential()
     tap = FeatureTap(model)
     with torch.no_grad():
@@ -178,7 +178,7 @@ def test_features_are_let_go(release: str) -> None:
     assert caught() is None
 
 
-def test_a_tap_that_nobody_holds_catches_nothing() -> None:
+def test_a_tap_that_nobody_holds_catches_nothing():
     model, inputs = sequential()
     tap = FeatureTap(model)
     alive = weakref.ref(tap)
@@ -188,7 +188,7 @@ def test_a_tap_that_nobody_holds_catches_nothing() -> None:
     model(**inputs)
 
 
-def test_leaving_the_block_takes_the_hooks_off() -> None:
+def test_leaving_the_block_takes_the_hooks_off():
     model, inputs = sequential()
     with FeatureTap(model) as tap:
         model(**inputs)
@@ -200,7 +200,7 @@ def test_leaving_the_block_takes_the_hooks_off() -> None:
 
 
 @pytest.mark.parametrize("how", ["deepcopy", "pickle"])
-def test_a_tapped_model_can_be_copied_and_the_copy_does_not_disturb_the_tap(how: str) -> None:
+def test_a_tapped_model_can_be_copied_and_the_copy_does_not_disturb_the_tap(how):
     model, inputs = sequential()
     tap = FeatureTap(model)
     model(**inputs)
@@ -216,7 +216,7 @@ def test_a_tapped_model_can_be_copied_and_the_copy_does_not_disturb_the_tap(how:
     assert tap.features is features
 
 
-def test_a_copied_tap_follows_the_copied_model() -> None:
+def test_a_copied_tap_follows_the_copied_model():
     model, inputs = sequential()
     tap = FeatureTap(model)
     model(**inputs)
@@ -226,7 +226,7 @@ def test_a_copied_tap_follows_the_copied_model() -> None:
     assert (len(twin.features), len(tap.features)) == (2, 12)
 
 
-def test_gradient_checkpointing_calls_the_layers_again_and_changes_nothing() -> None:
+def test_gradient_checkpointing_calls_the_layers_again_and_changes_nothing():
     class Checkpointed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -243,7 +243,7 @@ def test_gradient_checkpointing_calls_the_layers_again_and_changes_nothing() -> 
         assert tap.features.shape == (12, 8)
 
 
-def distributed_features(rank: int) -> Tensor:
+def distributed_features(rank):
     torch.manual_seed(0)
     model, inputs = sequential()
     wrapped = DistributedDataParallel(model)
@@ -255,12 +255,12 @@ def distributed_features(rank: int) -> Tensor:
     return model[3].weight.grad.clone()
 
 
-def test_ranks_train_as_one(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_ranks_train_as_one(run_on_ranks):
     first, second = run_on_ranks(distributed_features)
     torch.testing.assert_close(first, second)
 
 
-def test_no_forward_yet_says_so() -> None:
+def test_no_forward_yet_says_so():
     tap = FeatureTap(sequential()[0])
     with pytest.raises(RuntimeError, match=r"no forward since .* call model\(inputs\) first"):
         tap.features  # noqa: B018
@@ -293,16 +293,14 @@ class LastUnused(nn.Sequential):
     ],
     ids=["called twice", "not called", "maps", "no logits"],
 )
-def test_a_forward_that_cannot_be_used_says_why(
-    model: nn.Module, head: str | None, shape: tuple[int, ...], message: str
-) -> None:
+def test_a_forward_that_cannot_be_used_says_why(model, head, shape, message):
     tap = FeatureTap(model, head)
     model(torch.randn(*shape))
     with pytest.raises(RuntimeError, match=message):
         tap.features  # noqa: B018
 
 
-def test_a_model_without_linear_layers_and_wrong_heads_are_refused() -> None:
+def test_a_model_without_linear_layers_and_wrong_heads_are_refused():
     with pytest.raises(ValueError, match="no linear layer in Flatten"):
         FeatureTap(nn.Flatten())
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
@@ -318,7 +316,7 @@ def test_a_model_without_linear_layers_and_wrong_heads_are_refused() -> None:
 
 @pytest.mark.parametrize("compiled_first", [True, False])
 @pytest.mark.parametrize("named", [True, False])
-def test_a_tap_and_a_compiled_graph_go_together_in_either_order(compiled_first: bool, named: bool) -> None:
+def test_a_tap_and_a_compiled_graph_go_together_in_either_order(compiled_first, named):
     torch.manual_seed(0)
     model: Any = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
     compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
@@ -360,7 +358,7 @@ class Auxiliary(nn.Module):
     ids=["tuple", "loss first", "dict", "softmax"],
 )
 @pytest.mark.parametrize("grad", [True, False])
-def test_of_several_outputs_the_first_is_tapped(form: Any, grad: bool) -> None:
+def test_of_several_outputs_the_first_is_tapped(form, grad):
     model = Auxiliary(form)
     tap = FeatureTap(model)
     with torch.set_grad_enabled(True):  # found with a graph, kept without one
@@ -372,6 +370,6 @@ def test_of_several_outputs_the_first_is_tapped(form: Any, grad: bool) -> None:
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), ids=range(5))
-def test_the_code_of_the_page_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(code, {"__name__": "__main__"})

@@ -3,7 +3,6 @@
 import copy
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -22,7 +21,7 @@ LABELS = [0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1]
 Sample = dict[str, Any]
 
 
-def make_model(dropout: float = 0.0) -> nn.Module:
+def make_model(dropout=0.0):
     torch.manual_seed(0)
     sizes = {"dim": 16, "hidden_dim": 32, "n_layers": 1, "n_heads": 2, "vocab_size": 50, "max_position_embeddings": 8}
     rates = dict.fromkeys(("dropout", "attention_dropout", "seq_classif_dropout"), dropout)
@@ -30,13 +29,13 @@ def make_model(dropout: float = 0.0) -> nn.Module:
     return transformers.DistilBertForSequenceClassification(config)
 
 
-def make_data(size: int = len(LABELS)) -> list[Sample]:
+def make_data(size=None):
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(1, 50, (len(LABELS), 6), generator=generator)
-    return [{"input_ids": tokens[i], "labels": LABELS[i]} for i in range(size)]
+    return [{"input_ids": tokens[i], "labels": LABELS[i]} for i in range(size or len(LABELS))]
 
 
-def make_arguments(folder: Path, **settings: Any) -> transformers.TrainingArguments:
+def make_arguments(folder, **settings):
     fixed = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
     plan = {"per_device_train_batch_size": 4, "max_steps": 6, "learning_rate": 0.01}
     return transformers.TrainingArguments(str(folder), **{**fixed, **plan, **settings})
@@ -49,17 +48,17 @@ class InOrder(RobustTrainer):
         return torch.utils.data.SequentialSampler(self.train_dataset)
 
 
-def collated(samples: list[Sample]) -> tuple[Tensor, Tensor]:
+def collated(samples):
     return torch.stack([sample["input_ids"] for sample in samples]), torch.tensor([s["labels"] for s in samples])
 
 
-def same_weights(one: nn.Module, other: nn.Module, **tolerance: float) -> None:
+def same_weights(one, other, **tolerance):
     for mine, theirs in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
         torch.testing.assert_close(mine, theirs, **tolerance)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_the_loss_is_that_of_the_call_by_hand(reduction: Any) -> None:
+def test_the_loss_is_that_of_the_call_by_hand(reduction):
     model = make_model().train()
     by_hand = from_huggingface(copy.deepcopy(model))
     tokens, labels = collated(make_data())
@@ -72,7 +71,7 @@ def test_the_loss_is_that_of_the_call_by_hand(reduction: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [8, 7])
-def test_accumulated_micro_batches_are_averaged_over_their_samples(tmp_path: Path, size: int) -> None:
+def test_accumulated_micro_batches_are_averaged_over_their_samples(tmp_path, size):
     model, data = make_model(), make_data(size)
     twin = from_huggingface(copy.deepcopy(model)).train()
     settings = {"gradient_accumulation_steps": 2, "num_train_epochs": 3, "max_steps": -1, "optim": "sgd"}
@@ -93,7 +92,7 @@ def test_accumulated_micro_batches_are_averaged_over_their_samples(tmp_path: Pat
     torch.testing.assert_close(trainer.criterion.state_dict(), loss.state_dict())
 
 
-def test_resuming_from_a_checkpoint_is_exact(tmp_path: Path) -> None:
+def test_resuming_from_a_checkpoint_is_exact(tmp_path):
     whole = RobustTrainer(
         make_model(0.1), make_arguments(tmp_path, save_strategy="steps", save_steps=3), train_dataset=make_data()
     )
@@ -110,7 +109,7 @@ def test_resuming_from_a_checkpoint_is_exact(tmp_path: Path) -> None:
     same_weights(last.criterion, whole.criterion, rtol=0, atol=0)
 
 
-def test_a_checkpoint_without_statistics_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_without_statistics_is_refused(tmp_path):
     plain = transformers.Trainer(
         make_model(), make_arguments(tmp_path, save_strategy="steps", save_steps=3), train_dataset=make_data()
     )
@@ -119,7 +118,7 @@ def test_a_checkpoint_without_statistics_is_refused(tmp_path: Path) -> None:
         RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data()).train(True)
 
 
-def test_the_trainer_one_has_does_the_same_with_function_and_callback(tmp_path: Path) -> None:
+def test_the_trainer_one_has_does_the_same_with_function_and_callback(tmp_path):
     robust = RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data())
     robust.train()
     model = make_model()
@@ -134,7 +133,7 @@ def test_the_trainer_one_has_does_the_same_with_function_and_callback(tmp_path: 
     torch.testing.assert_close(saved, robust.criterion.state_dict())
 
 
-def test_evaluation_is_plain_cross_entropy_and_leaves_the_statistics(tmp_path: Path) -> None:
+def test_evaluation_is_plain_cross_entropy_and_leaves_the_statistics(tmp_path):
     data = make_data()
     arguments = make_arguments(tmp_path, per_device_eval_batch_size=4, eval_strategy="steps", eval_steps=2)
     trainer = RobustTrainer(make_model(), arguments, train_dataset=data, eval_dataset=data)
@@ -149,7 +148,7 @@ def test_evaluation_is_plain_cross_entropy_and_leaves_the_statistics(tmp_path: P
     assert trainer.predict(data).predictions.shape == (len(data), 3)
 
 
-def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp_path: Path) -> None:
+def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp_path):
     seen: list[float] = []
 
     class Recorded(ICDALoss):
@@ -168,7 +167,7 @@ def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp
     assert seen == pytest.approx([step / 6 for step in range(6)])
 
 
-def test_each_model_of_model_init_has_its_own_statistics(tmp_path: Path) -> None:
+def test_each_model_of_model_init_has_its_own_statistics(tmp_path):
     def trainer(loss: Any) -> RobustTrainer:
         arguments = make_arguments(tmp_path)
         return RobustTrainer(args=arguments, model_init=lambda: make_model(), train_dataset=make_data(), loss=loss)
@@ -181,7 +180,7 @@ def test_each_model_of_model_init_has_its_own_statistics(tmp_path: Path) -> None
         trainer(ICDALoss(3, 16)).train()
 
 
-def test_labels_are_counted_by_column_or_by_sample() -> None:
+def test_labels_are_counted_by_column_or_by_sample():
     class Table:
         """As Hugging Face's: columns by name, samples by number."""
 
@@ -203,7 +202,7 @@ def test_labels_are_counted_by_column_or_by_sample() -> None:
             count_labels(dataset, 3)
 
 
-def test_wrong_losses_and_settings_are_refused_at_once(tmp_path: Path) -> None:
+def test_wrong_losses_and_settings_are_refused_at_once(tmp_path):
     model, data = make_model(), make_data()
     with pytest.raises(UnknownNameError, match="did you mean 'icda'"):
         compute_loss_func(model, "icdaa")
@@ -219,13 +218,13 @@ def test_wrong_losses_and_settings_are_refused_at_once(tmp_path: Path) -> None:
         RobustTrainer(model, make_arguments(tmp_path), train_dataset=data, compute_loss_func=print)
 
 
-def test_importing_integrations_imports_neither_transformers_nor_lightning() -> None:
+def test_importing_integrations_imports_neither_transformers_nor_lightning():
     code = "import sys, icda.integrations; print({'transformers', 'lightning'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert ran.stdout.strip() == "set()", ran.stderr
 
 
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_names_the_extra(monkeypatch):
     import icda.integrations
 
     monkeypatch.setitem(sys.modules, "transformers", None)
@@ -236,14 +235,14 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
         icda.integrations.Trainer  # noqa: B018
 
 
-def priors(columns: str) -> list[Sample]:
+def priors(columns):
     generator = torch.Generator().manual_seed(2)
     values = torch.randint(2, (len(LABELS),), generator=generator), torch.randn(len(LABELS), 3, generator=generator)
     return [{**sample, columns: values[columns == "log_prior"][i]} for i, sample in enumerate(make_data())]
 
 
 @pytest.mark.parametrize("column", ["attributes", "log_prior"])
-def test_columns_of_a_prior_reach_the_loss_and_not_the_model(column: str, tmp_path: Path) -> None:
+def test_columns_of_a_prior_reach_the_loss_and_not_the_model(column, tmp_path):
     options = {"prior": torch.tensor([[5, 2, 1], [1, 1, 4]])} if column == "attributes" else {}
     samples = priors(column)
     model = make_model()
@@ -264,7 +263,7 @@ def test_columns_of_a_prior_reach_the_loss_and_not_the_model(column: str, tmp_pa
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "icda"])
-def test_a_column_called_attributes_is_left_alone_by_a_loss_without_a_table(loss: str, tmp_path: Path) -> None:
+def test_a_column_called_attributes_is_left_alone_by_a_loss_without_a_table(loss, tmp_path):
     arguments = make_arguments(tmp_path, max_steps=1)
     with_column, without = (
         RobustTrainer(make_model(), arguments, train_dataset=data, loss=loss).train().training_loss

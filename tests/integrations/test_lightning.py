@@ -2,7 +2,6 @@
 
 import copy
 import math
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -17,7 +16,7 @@ from icda.integrations import RobustCallback, TappedLoss
 TARGETS = torch.arange(24) % 3
 
 
-def make_network() -> nn.Sequential:
+def make_network():
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
 
@@ -46,22 +45,22 @@ class Module(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def loader() -> DataLoader:
+def loader():
     inputs = torch.randn(24, 12, generator=torch.Generator().manual_seed(1)) + TARGETS[:, None]
     return DataLoader(TensorDataset(inputs, TARGETS), batch_size=8)
 
 
-def make_trainer(folder: Path, **settings: Any) -> pl.Trainer:
+def make_trainer(folder, **settings):
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
     defaults = {"callbacks": [RobustCallback()], "max_epochs": 2, "enable_checkpointing": False}
     return pl.Trainer(default_root_dir=folder, **{**quiet, **defaults, **settings})
 
 
-def same_state(one: nn.Module, other: nn.Module) -> None:
+def same_state(one, other):
     torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=0, atol=0)
 
 
-def test_the_loss_is_that_of_the_call_by_hand() -> None:
+def test_the_loss_is_that_of_the_call_by_hand():
     network, twin = make_network(), make_network()
     criterion = TappedLoss(network, ICDALoss(3, 8))
     criterion.progress = 0.3
@@ -74,7 +73,7 @@ def test_the_loss_is_that_of_the_call_by_hand() -> None:
     torch.testing.assert_close(criterion(targets), nn.functional.cross_entropy(logits, targets))
 
 
-def test_training_is_that_of_a_loop_by_hand(tmp_path: Path) -> None:
+def test_training_is_that_of_a_loop_by_hand(tmp_path):
     module = Module()
     make_trainer(tmp_path, accumulate_grad_batches=3, max_epochs=4).fit(module, loader(), loader())
     assert module.progress == pytest.approx([step / 4 for step in range(4) for _ in range(3)])
@@ -90,7 +89,7 @@ def test_training_is_that_of_a_loop_by_hand(tmp_path: Path) -> None:
     torch.testing.assert_close(module.criterion.loss.state_dict(), loss.state_dict())
 
 
-def test_the_worst_class_of_the_validation_set_is_logged(tmp_path: Path) -> None:
+def test_the_worst_class_of_the_validation_set_is_logged(tmp_path):
     module, trainer = Module(), make_trainer(tmp_path)
     trainer.fit(module, loader(), loader())
     inputs, targets = (torch.cat(parts) for parts in zip(*loader(), strict=True))
@@ -101,7 +100,7 @@ def test_the_worst_class_of_the_validation_set_is_logged(tmp_path: Path) -> None
     assert not module.criterion._forward_hooks
 
 
-def test_it_can_be_monitored_and_resuming_is_exact(tmp_path: Path) -> None:
+def test_it_can_be_monitored_and_resuming_is_exact(tmp_path):
     def keeper() -> pl.callbacks.ModelCheckpoint:
         return pl.callbacks.ModelCheckpoint(
             tmp_path, "{epoch}", monitor="val_worst_class_accuracy", mode="max", save_top_k=-1
@@ -119,7 +118,7 @@ def test_it_can_be_monitored_and_resuming_is_exact(tmp_path: Path) -> None:
     same_state(loaded, whole)
 
 
-def test_a_copied_module_has_a_tap_of_its_own() -> None:
+def test_a_copied_module_has_a_tap_of_its_own():
     module = Module()
     twin = copy.deepcopy(module)
     inputs, targets = next(iter(loader()))
@@ -130,7 +129,7 @@ def test_a_copied_module_has_a_tap_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("fault", ["no loss", "no end", "no call", "plain loss"])
-def test_wrong_use_says_what_to_do(tmp_path: Path, fault: str) -> None:
+def test_wrong_use_says_what_to_do(tmp_path, fault):
     module, settings = Module(validates=fault != "no call"), {}
     if fault == "plain loss":
         with pytest.raises(TypeError, match="got CrossEntropyLoss"):
@@ -145,7 +144,7 @@ def test_wrong_use_says_what_to_do(tmp_path: Path, fault: str) -> None:
         make_trainer(tmp_path, **settings).fit(module, loader(), loader())
 
 
-def test_without_a_metric_validation_need_not_call_the_loss(tmp_path: Path) -> None:
+def test_without_a_metric_validation_need_not_call_the_loss(tmp_path):
     module, trainer = Module(validates=False), make_trainer(tmp_path, callbacks=[RobustCallback(metric=None)])
     trainer.fit(module, loader(), loader())
     assert module.progress[-1] == pytest.approx(5 / 6)
@@ -153,7 +152,7 @@ def test_without_a_metric_validation_need_not_call_the_loss(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["attributes", "log_prior"])
-def test_a_prior_of_the_samples_goes_to_the_loss(name: str) -> None:
+def test_a_prior_of_the_samples_goes_to_the_loss(name):
     network, inputs = make_network(), torch.randn(24, 12)
     given = {name: torch.arange(24) % 2 if name == "attributes" else torch.randn(24, 3)}
     loss = ICDALoss(3, 8, prior=torch.tensor([[9, 2, 3], [1, 1, 5]]) if name == "attributes" else None)

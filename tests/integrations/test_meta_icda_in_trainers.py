@@ -1,7 +1,6 @@
 """Meta-ICDA in Lightning and in Hugging Face's Trainer: its loss is what their steps return."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -43,7 +42,7 @@ class Module(pl.LightningModule):
 
 
 @pytest.mark.parametrize("options", [{}, {"accumulate_grad_batches": 2, "gradient_clip_val": 1.0}])
-def test_a_lightning_module_returns_its_loss(options: dict[str, Any]) -> None:
+def test_a_lightning_module_returns_its_loss(options):
     torch.manual_seed(0)
     inputs = torch.randn(120, 8)
     inputs[:, :3] += 3 * nn.functional.one_hot(TARGETS, 3)
@@ -69,7 +68,7 @@ class MetaTrainer(transformers.Trainer):
         return self.meta.loss((inputs, labels), self.clean, self.state.global_step / self.state.max_steps)
 
 
-def test_a_trainer_of_transformers_returns_its_loss(tmp_path: Path) -> None:
+def test_a_trainer_of_transformers_returns_its_loss(tmp_path):
     torch.manual_seed(0)
     config = transformers.DistilBertConfig(dim=16, hidden_dim=32, n_layers=1, n_heads=2, vocab_size=60, num_labels=3)
     model = from_huggingface(transformers.DistilBertForSequenceClassification(config))

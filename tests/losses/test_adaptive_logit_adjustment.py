@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.losses.adaptive_logit_adjustment import AdaptiveLogitAdjustmentLoss
 from icda.losses.cosine import cosines
@@ -11,7 +11,7 @@ from support import head_batch
 COUNTS = [500, 40, 3]
 
 
-def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int], s: float) -> list[float]:
+def oracle(features, weight, targets, counts, s):
     fewest = min(n for n in counts if n)
     values = []
     for h, y in zip(features.tolist(), targets.tolist(), strict=True):
@@ -27,7 +27,7 @@ def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int],
 
 @pytest.mark.parametrize("scale", [30.0, 10.0])
 @pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
-def test_it_is_the_formula_computed_in_loops(scale: float, counts: list[int]) -> None:
+def test_it_is_the_formula_computed_in_loops(scale, counts):
     features, targets, head = head_batch(len(counts))
     targets = targets % len(counts)
     expected = torch.tensor(oracle(features, head.weight, targets, counts, scale), dtype=torch.float64)
@@ -36,7 +36,7 @@ def test_it_is_the_formula_computed_in_loops(scale: float, counts: list[int]) ->
         torch.testing.assert_close(loss(features, targets, head), wanted, rtol=1e-10, atol=1e-11)
 
 
-def test_with_equal_counts_only_the_difficulty_makes_a_margin() -> None:
+def test_with_equal_counts_only_the_difficulty_makes_a_margin():
     features, targets, head = head_batch()
     loss = AdaptiveLogitAdjustmentLoss(3, 5, torch.full((3,), 12))
     assert torch.equal(loss.rarity, torch.ones(3, dtype=torch.float64))
@@ -47,14 +47,14 @@ def test_with_equal_counts_only_the_difficulty_makes_a_margin() -> None:
         assert phi[i].tolist() == pytest.approx(expected)
 
 
-def test_a_sample_at_its_class_weight_has_no_margin_and_one_opposite_the_largest() -> None:
+def test_a_sample_at_its_class_weight_has_no_margin_and_one_opposite_the_largest():
     weight = torch.eye(2, dtype=torch.float64)
     loss = AdaptiveLogitAdjustmentLoss(2, 2, torch.tensor([9, 9]))
     phi = loss.adjustment(torch.tensor([[2.0, 0.0], [-1.0, 0.0]]).double(), torch.tensor([0, 0]), (weight, None))
     assert phi.tolist() == [[0, 0], [0, 30]]
 
 
-def test_the_margin_is_a_constant_to_the_gradient() -> None:
+def test_the_margin_is_a_constant_to_the_gradient():
     features, targets, head = head_batch()
     loss = AdaptiveLogitAdjustmentLoss(3, 5, torch.tensor(COUNTS))
     phi = loss.adjustment(features, targets, head)

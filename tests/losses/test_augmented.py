@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from icda import AdjustedLoss, ClassStatistics, ICDALoss, ISDALoss, RISDALoss
+from icda import ClassStatistics, ICDALoss, ISDALoss, RISDALoss
 from icda.losses.augmented import choose_covariance
 from support import drawn_batch
 
@@ -19,7 +19,7 @@ KINDS = ["full", "diagonal", "low_rank"]
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("covariance", KINDS)
-def test_train_mode_folds_the_batch_in_before_the_loss_is_computed(kind: type[AdjustedLoss], covariance: str) -> None:
+def test_train_mode_folds_the_batch_in_before_the_loss_is_computed(kind, covariance):
     features, targets, head = drawn_batch(0, 9, 4, 3)
     loss, reference = (kind(4, 3, covariance=covariance).double() for _ in range(2))
     statistics = ClassStatistics(4, 3, covariance).double()
@@ -34,9 +34,7 @@ def test_train_mode_folds_the_batch_in_before_the_loss_is_computed(kind: type[Ad
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("covariance", KINDS)
 @pytest.mark.parametrize("shape", [(9, 4, 3), (3, 8, 3)])
-def test_backward_after_a_second_update_gives_the_gradient_of_the_first_graph(
-    kind: type[AdjustedLoss], covariance: str, shape: tuple[int, int, int]
-) -> None:
+def test_backward_after_a_second_update_gives_the_gradient_of_the_first_graph(kind, covariance, shape):
     features, targets, head = drawn_batch(0, *shape)
     leaves = [features, head.weight, head.bias]
     alone, twice = (kind(shape[1], shape[2], covariance=covariance).double() for _ in range(2))
@@ -52,9 +50,7 @@ def test_backward_after_a_second_update_gives_the_gradient_of_the_first_graph(
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("covariance", KINDS)
-def test_backward_after_a_merge_gives_the_gradient_of_the_first_graph(
-    kind: type[AdjustedLoss], covariance: str
-) -> None:
+def test_backward_after_a_merge_gives_the_gradient_of_the_first_graph(kind, covariance):
     features, targets, head = drawn_batch(0, 9, 4, 3)
     alone, merged = (kind(4, 3, covariance=covariance).double() for _ in range(2))
     expected = torch.autograd.grad(alone(features, targets, head), head.weight)[0]
@@ -63,7 +59,7 @@ def test_backward_after_a_merge_gives_the_gradient_of_the_first_graph(
     torch.testing.assert_close(torch.autograd.grad(value, head.weight)[0], expected, rtol=0, atol=1e-12)
 
 
-def test_auto_is_full_up_to_256_mib_and_diagonal_beyond_with_one_warning() -> None:
+def test_auto_is_full_up_to_256_mib_and_diagonal_beyond_with_one_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert choose_covariance("auto", num_classes=16, feature_dim=2048) == "full"  # exactly 256 MiB
@@ -86,7 +82,7 @@ def test_auto_is_full_up_to_256_mib_and_diagonal_beyond_with_one_warning() -> No
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_the_warning_comes_once_and_points_at_the_line_that_made_the_loss(kind: type[AdjustedLoss]) -> None:
+def test_the_warning_comes_once_and_points_at_the_line_that_made_the_loss(kind):
     with pytest.warns(UserWarning, match="using diagonal ones") as caught:
         loss = kind(100, 1000)
     assert len(caught) == 1
@@ -94,7 +90,7 @@ def test_the_warning_comes_once_and_points_at_the_line_that_made_the_loss(kind: 
     assert loss.statistics.kind == "diagonal"
 
 
-def test_options_reach_the_statistics() -> None:
+def test_options_reach_the_statistics():
     for kind in TYPES:
         loss = kind(4, 3, covariance="low_rank", rank=2, forgetting=0.9, shrinkage=0.1)
         statistics = loss.statistics
@@ -119,7 +115,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def largest_in_a_step(kind: type[AdjustedLoss], covariance: str, size: int, num_classes: int, dim: int) -> int:
+def largest_in_a_step(kind, covariance, size, num_classes, dim):
     features, targets, head = drawn_batch(0, size, num_classes, dim)
     loss = kind(num_classes, dim, torch.arange(num_classes) + 1, covariance=covariance, rank=8).double()
     with LargestTensor() as probe:
@@ -128,7 +124,7 @@ def largest_in_a_step(kind: type[AdjustedLoss], covariance: str, size: int, num_
     return probe.numbers
 
 
-def test_the_probe_sees_what_forward_and_backward_create() -> None:
+def test_the_probe_sees_what_forward_and_backward_create():
     weight = torch.randn(50, 40, requires_grad=True)
     with LargestTensor() as probe:
         value = weight.sum()
@@ -141,23 +137,19 @@ def test_the_probe_sees_what_forward_and_backward_create() -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("covariance", ["diagonal", "low_rank"])
-def test_no_tensor_of_size_samples_times_classes_times_features_is_made(
-    kind: type[AdjustedLoss], covariance: str
-) -> None:
+def test_no_tensor_of_size_samples_times_classes_times_features_is_made(kind, covariance):
     assert largest_in_a_step(kind, covariance, 32, 50, 40) < 32 * 50 * 40
 
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(("size", "num_classes", "dim"), [(32, 50, 40), (8, 50, 40), (300, 5, 40)])
-def test_full_covariances_need_no_more_than_a_table_of_classes_or_a_matrix_a_sample(
-    kind: type[AdjustedLoss], size: int, num_classes: int, dim: int
-) -> None:
+def test_full_covariances_need_no_more_than_a_table_of_classes_or_a_matrix_a_sample(kind, size, num_classes, dim):
     limit = max(num_classes**2 * max(num_classes, dim), num_classes * dim * dim, size * dim * dim)
     assert largest_in_a_step(kind, "full", size, num_classes, dim) <= limit
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_classes_that_outnumber_the_samples_need_no_table_over_pairs_of_classes(kind: type[AdjustedLoss]) -> None:
+def test_classes_that_outnumber_the_samples_need_no_table_over_pairs_of_classes(kind):
     size, num_classes, dim = 8, 50, 40
     assert largest_in_a_step(kind, "full", size, num_classes, dim) <= num_classes * dim * dim < num_classes**2 * dim
 
@@ -167,7 +159,7 @@ CUTS = [6, 3, "by class"]
 CASES = ["ISDALoss", "RISDALoss", "RISDALoss with its confusion set", "ICDALoss"]
 
 
-def run_step(loss: AdjustedLoss, features: Tensor, targets: Tensor, head: nn.Linear) -> dict[str, Tensor]:
+def run_step(loss, features, targets, head):
     features = features.detach().requires_grad_()
     value = loss(features, targets, head, progress=0.6)
     gradients = torch.autograd.grad(value, [features, head.weight, head.bias])
@@ -176,7 +168,7 @@ def run_step(loss: AdjustedLoss, features: Tensor, targets: Tensor, head: nn.Lin
     )
 
 
-def rank_loss(case: str, covariance: str) -> AdjustedLoss:
+def rank_loss(case, covariance):
     options: dict[str, Any] = {"covariance": covariance, "rank": 3}
     if case == "ICDALoss":
         return ICDALoss(5, 3, torch.arange(5) + 1, beta=0.3, **options).double()
@@ -188,11 +180,11 @@ def rank_loss(case: str, covariance: str) -> AdjustedLoss:
     return loss
 
 
-def split(targets: Tensor, cut: int | str) -> Tensor:
+def split(targets, cut):
     return targets < 2 if cut == "by class" else torch.arange(len(targets)) < cut
 
 
-def steps_on_rank(rank: int) -> dict[tuple[str, str], list[dict[str, Tensor]]]:
+def steps_on_rank(rank):
     result = {}
     for case in CASES:
         for covariance in KINDS:
@@ -206,13 +198,13 @@ def steps_on_rank(rank: int) -> dict[tuple[str, str], list[dict[str, Tensor]]]:
 
 
 @pytest.fixture(scope="module")
-def on_two_ranks(run_on_ranks: Any) -> list[dict[tuple[str, str], list[dict[str, Tensor]]]]:
+def on_two_ranks(run_on_ranks):
     return run_on_ranks(steps_on_rank, world_size=2)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("covariance", KINDS)
-def test_two_ranks_give_the_loss_and_gradients_of_one_process(case: str, covariance: str, on_two_ranks: Any) -> None:
+def test_two_ranks_give_the_loss_and_gradients_of_one_process(case, covariance, on_two_ranks):
     loss = rank_loss(case, covariance)
     for seed, cut in enumerate(CUTS):
         features, targets, head = drawn_batch(seed, 12, 5, 3)

@@ -1,16 +1,13 @@
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.losses import CrossEntropyLoss
 from icda.losses.center_loss import CenterLoss
 
 
-def make_batch(seed: int = 0, classes: int = 4) -> tuple[Tensor, Tensor, nn.Linear]:
+def make_batch(seed=0, classes=4):
     generator = torch.Generator().manual_seed(seed)
     head = nn.Linear(3, classes).double()
     with torch.no_grad():
@@ -19,7 +16,7 @@ def make_batch(seed: int = 0, classes: int = 4) -> tuple[Tensor, Tensor, nn.Line
     return features.requires_grad_(), torch.randint(classes - 1, (9,), generator=generator), head
 
 
-def oracle_update(centres: Tensor, features: Tensor, targets: Tensor, rate: float) -> Tensor:
+def oracle_update(centres, features, targets, rate):
     moved = centres.clone()
     for c in range(len(centres)):
         mine = [h for h, y in zip(features, targets.tolist(), strict=True) if y == c]
@@ -29,7 +26,7 @@ def oracle_update(centres: Tensor, features: Tensor, targets: Tensor, rate: floa
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_value_gradients_and_centres_equal_naive_loops(classes: int) -> None:
+def test_value_gradients_and_centres_equal_naive_loops(classes):
     loss = CenterLoss(classes, 3, weight=0.7, centre_rate=0.4)
     centres = torch.zeros(classes, 3, dtype=torch.float64)
     for seed in range(3):
@@ -45,14 +42,14 @@ def test_value_gradients_and_centres_equal_naive_loops(classes: int) -> None:
         torch.testing.assert_close(loss.centres, centres, rtol=0, atol=1e-12)
 
 
-def test_weight_zero_is_cross_entropy_and_still_follows_the_features() -> None:
+def test_weight_zero_is_cross_entropy_and_still_follows_the_features():
     features, targets, head = make_batch()
     loss = CenterLoss(4, 3, weight=0.0)
     assert torch.equal(loss(features, targets, head), CrossEntropyLoss(4, 3)(features, targets, head))
     assert loss.centres.any()
 
 
-def test_a_class_without_samples_keeps_its_centre_and_repeated_steps_reach_the_mean() -> None:
+def test_a_class_without_samples_keeps_its_centre_and_repeated_steps_reach_the_mean():
     features, targets, head = make_batch()
     loss = CenterLoss(4, 3)
     for _ in range(200):
@@ -62,7 +59,7 @@ def test_a_class_without_samples_keeps_its_centre_and_repeated_steps_reach_the_m
         torch.testing.assert_close(loss.centres[c], features[targets == c].mean(0).detach())
 
 
-def test_no_gradient_goes_into_the_centres_and_evaluation_leaves_them() -> None:
+def test_no_gradient_goes_into_the_centres_and_evaluation_leaves_them():
     features, targets, head = make_batch()
     loss = CenterLoss(4, 3)
     value = loss(features, targets, head)
@@ -74,13 +71,13 @@ def test_no_gradient_goes_into_the_centres_and_evaluation_leaves_them() -> None:
     assert torch.equal(loss.centres, before)
 
 
-def test_features_beyond_the_square_root_of_half_precision_do_not_overflow() -> None:
+def test_features_beyond_the_square_root_of_half_precision_do_not_overflow():
     head, features = nn.Linear(3, 4).half(), torch.full((2, 3), 300.0, dtype=torch.float16)
     value = CenterLoss(4, 3, weight=1.0).eval()(features, torch.tensor([0, 1]), head, logits=torch.zeros(2, 4).half())
     assert float(value) == pytest.approx(0.5 * 3 * 300**2, rel=1e-3)
 
 
-def centres_on_rank(rank: int) -> Tensor:
+def centres_on_rank(rank):
     loss = CenterLoss(4, 3)
     for seed in range(3):
         features, targets, head = make_batch(seed)
@@ -88,7 +85,7 @@ def centres_on_rank(rank: int) -> Tensor:
     return loss.centres
 
 
-def test_two_ranks_have_the_centres_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_have_the_centres_of_one_process(run_on_ranks):
     one = CenterLoss(4, 3)
     for seed in range(3):
         one(*make_batch(seed))

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda import CrossEntropyLoss
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
@@ -11,7 +10,7 @@ from support import head_batch
 COUNTS = [500, 40, 3]
 
 
-def oracle(logits: Tensor, targets: Tensor, counts: list[int], beta: float) -> list[float]:
+def oracle(logits, targets, counts, beta):
     raw = [(1 - beta) / (1 - beta**n) if n else 0.0 for n in counts]
     weights = [value * len(counts) / sum(raw) for value in raw]
     values = []
@@ -22,7 +21,7 @@ def oracle(logits: Tensor, targets: Tensor, counts: list[int], beta: float) -> l
 
 @pytest.mark.parametrize("beta", [0.9, 0.999, 0.9999])
 @pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
-def test_it_is_the_formula_computed_in_loops(beta: float, counts: list[int]) -> None:
+def test_it_is_the_formula_computed_in_loops(beta, counts):
     features, targets, head = head_batch(len(counts))
     targets = targets % len(counts)
     expected = torch.tensor(oracle(head(features), targets, counts, beta), dtype=torch.float64)
@@ -34,7 +33,7 @@ def test_it_is_the_formula_computed_in_loops(beta: float, counts: list[int]) -> 
 
 
 @pytest.mark.parametrize(("counts", "beta"), [(COUNTS, 0.0), ([7, 7, 7], 0.9999)], ids=["beta 0", "balanced"])
-def test_no_rebalancing_is_cross_entropy(counts: list[int], beta: float) -> None:
+def test_no_rebalancing_is_cross_entropy(counts, beta):
     features, targets, head = head_batch()
     value = ClassBalancedCrossEntropyLoss(3, 5, torch.tensor(counts), effective_beta=beta)(features, targets, head)
     torch.testing.assert_close(value, CrossEntropyLoss(3, 5)(features, targets, head), rtol=0, atol=1e-13)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.losses.class_balanced_cross_entropy import ClassBalancedCrossEntropyLoss
@@ -13,7 +13,7 @@ from support import head_batch
 COUNTS = [500, 40, 3]
 
 
-def oracle(logits: Tensor, targets: Tensor, counts: list[int], beta: float, gamma: float) -> list[float]:
+def oracle(logits, targets, counts, beta, gamma):
     """One class against the rest, summed over classes, weighted by the target's class."""
     raw = [(1 - beta) / (1 - beta**n) if n else 0.0 for n in counts]
     weights = [value * len(counts) / sum(raw) for value in raw]
@@ -30,7 +30,7 @@ def oracle(logits: Tensor, targets: Tensor, counts: list[int], beta: float, gamm
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
-def test_the_sigmoid_form_is_the_formula_computed_in_loops(gamma: float, counts: list[int]) -> None:
+def test_the_sigmoid_form_is_the_formula_computed_in_loops(gamma, counts):
     features, targets, head = head_batch(len(counts))
     targets = targets % len(counts)
     expected = torch.tensor(oracle(head(features), targets, counts, 0.999, gamma), dtype=torch.float64)
@@ -41,14 +41,14 @@ def test_the_sigmoid_form_is_the_formula_computed_in_loops(gamma: float, counts:
         torch.testing.assert_close(loss(features, targets, head), wanted, rtol=1e-9, atol=1e-12)
 
 
-def test_the_softmax_form_is_the_focal_loss_times_the_class_weight() -> None:
+def test_the_softmax_form_is_the_focal_loss_times_the_class_weight():
     features, targets, head = head_batch()
     loss = ClassBalancedFocalLoss(3, 5, torch.tensor(COUNTS), form="softmax", gamma=1.5, reduction="none")
     plain = FocalLoss(3, 5, gamma=1.5, reduction="none")(features, targets, head)
     torch.testing.assert_close(loss(features, targets, head), loss.class_weights[targets] * plain, rtol=0, atol=1e-13)
 
 
-def test_without_focus_the_forms_are_weighted_cross_entropies() -> None:
+def test_without_focus_the_forms_are_weighted_cross_entropies():
     features, targets, head = head_batch()
     counts = torch.tensor(COUNTS)
     softmax = ClassBalancedFocalLoss(3, 5, counts, gamma=0.0, form="softmax")(features, targets, head)
@@ -61,7 +61,7 @@ def test_without_focus_the_forms_are_weighted_cross_entropies() -> None:
 
 
 @pytest.mark.parametrize("value", [1000.0, -1000.0])
-def test_huge_logits_have_finite_losses_and_gradients(value: float) -> None:
+def test_huge_logits_have_finite_losses_and_gradients(value):
     logits = torch.full((1, 3), value).requires_grad_()
     loss = sigmoid_focal(logits, torch.tensor([0]), 0.5).sum()
     (gradient,) = torch.autograd.grad(loss, logits)
@@ -69,7 +69,7 @@ def test_huge_logits_have_finite_losses_and_gradients(value: float) -> None:
     assert torch.isfinite(gradient).all()
 
 
-def test_the_head_of_the_sigmoid_form_starts_with_every_class_at_chance() -> None:
+def test_the_head_of_the_sigmoid_form_starts_with_every_class_at_chance():
     heads = {form: nn.Linear(5, 10) for form in ("sigmoid", "softmax")}
     for form, head in heads.items():
         before = head.weight.clone(), head.bias.clone()

@@ -127,7 +127,7 @@ def test_a_compiled_loss_refuses_labels_and_progress_as_eager_mode_does(targets,
         compiled(torch.randn(3, FEATURES), targets, nn.Linear(FEATURES, CLASSES), torch.tensor(progress))
 
 
-def test_a_compiled_loss_refuses_an_infinite_feature_and_goes_on() -> None:
+def test_a_compiled_loss_refuses_an_infinite_feature_and_goes_on():
     loss, head, (features, targets) = icda.ICDALoss(CLASSES, FEATURES), nn.Linear(FEATURES, CLASSES), _batch()
     compiled = torch.compile(loss, backend="eager", fullgraph=True)
     compiled(features, targets, head, torch.tensor(0.5))
@@ -139,7 +139,7 @@ def test_a_compiled_loss_refuses_an_infinite_feature_and_goes_on() -> None:
     assert torch.equal(loss.statistics.covariance, before)
 
 
-def test_ignored_targets_are_compiled_too() -> None:
+def test_ignored_targets_are_compiled_too():
     features, targets = _batch()
     targets[2] = -100
     loss, head = _make("icda"), nn.Linear(FEATURES, CLASSES)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.integrations.feature_tap import FeatureTap
@@ -17,11 +17,11 @@ COUNTS = torch.tensor([50, 20, 5])
 KINDS = ["ldam", "adaptive_logit_adjustment"]
 
 
-def make_batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, nn.Linear]:
+def make_batch(dtype=torch.float64):
     return torch.randn(8, 5, dtype=dtype).requires_grad_(), torch.arange(8) % 3, nn.Linear(5, 3).to(dtype)
 
 
-def oracle(features: Tensor, weight: Tensor) -> Tensor:
+def oracle(features, weight):
     rows = []
     for h in features.tolist():
         row = []
@@ -32,13 +32,13 @@ def oracle(features: Tensor, weight: Tensor) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def test_cosines_equal_naive_loops_and_have_right_gradients() -> None:
+def test_cosines_equal_naive_loops_and_have_right_gradients():
     features, _, head = make_batch()
     torch.testing.assert_close(cosines(features, head.weight), oracle(features, head.weight), rtol=0, atol=1e-14)
     assert torch.autograd.gradcheck(cosines, (features, head.weight))
 
 
-def test_a_vector_of_length_zero_has_cosine_zero_and_no_gradient() -> None:
+def test_a_vector_of_length_zero_has_cosine_zero_and_no_gradient():
     vectors = torch.tensor([[0.0, 0.0], [3.0, 4.0]]).requires_grad_()
     units = unit_rows(vectors)
     assert units.tolist() == [[0, 0], [pytest.approx(0.6), pytest.approx(0.8)]]
@@ -48,7 +48,7 @@ def test_a_vector_of_length_zero_has_cosine_zero_and_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_cosines_are_computed_in_single_precision(dtype: torch.dtype) -> None:
+def test_cosines_are_computed_in_single_precision(dtype):
     features, _, head = make_batch(dtype)
     found = cosines(features, head.weight)
     assert found.dtype == torch.float32
@@ -58,7 +58,7 @@ def test_cosines_are_computed_in_single_precision(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_head_gives_one_loss_and_the_bias_is_not_used(name: str) -> None:
+def test_every_kind_of_head_gives_one_loss_and_the_bias_is_not_used(name):
     features, targets, head = make_batch()
     loss = LOSSES.get(name)(3, 5, COUNTS)
     convolution = nn.Conv2d(5, 3, 1).double()
@@ -71,7 +71,7 @@ def test_every_kind_of_head_gives_one_loss_and_the_bias_is_not_used(name: str) -
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_given_logits_change_nothing_and_plain_ones_are_warned_of_once(name: str) -> None:
+def test_given_logits_change_nothing_and_plain_ones_are_warned_of_once(name):
     features, targets, head = make_batch()
     loss = LOSSES.get(name)(3, 5, COUNTS)
     expected = loss(features, targets, head)
@@ -89,7 +89,7 @@ def test_given_logits_change_nothing_and_plain_ones_are_warned_of_once(name: str
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_prepared_head_predicts_what_the_loss_trains(name: str) -> None:
+def test_the_prepared_head_predicts_what_the_loss_trains(name):
     features, _, head = make_batch()
     loss = LOSSES.get(name)(3, 5, COUNTS, scale=12.0)
     assert isinstance(loss, CosineLoss)
@@ -100,7 +100,7 @@ def test_the_prepared_head_predicts_what_the_loss_trains(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_prepared_network_learns_in_a_loop_of_ones_own_through_a_tap(name: str) -> None:
+def test_a_prepared_network_learns_in_a_loop_of_ones_own_through_a_tap(name):
     model = nn.Sequential(OrderedDict(body=nn.Linear(4, 5), fc=nn.Linear(5, 3)))
     loss = LOSSES.get(name)(3, 5, COUNTS)
     model.fc = loss.prepare_head(model.fc)
@@ -118,7 +118,7 @@ def test_a_prepared_network_learns_in_a_loop_of_ones_own_through_a_tap(name: str
     assert (model(inputs).argmax(1) == targets).float().mean() > 0.95
 
 
-def test_a_head_made_of_another_keeps_its_directions_dtype_and_draws_nothing() -> None:
+def test_a_head_made_of_another_keeps_its_directions_dtype_and_draws_nothing():
     _, _, head = make_batch()
     before = torch.get_rng_state()
     made = CosineHead.of(head, scale=7.0)
@@ -131,7 +131,7 @@ def test_a_head_made_of_another_keeps_its_directions_dtype_and_draws_nothing() -
     assert not CosineHead.of(head.requires_grad_(False)).weight.requires_grad
 
 
-def test_a_reset_head_has_new_weights_of_length_one() -> None:
+def test_a_reset_head_has_new_weights_of_length_one():
     head = CosineHead(6, 4)
     old = head.weight.clone()
     head.reset_parameters()
@@ -140,6 +140,6 @@ def test_a_reset_head_has_new_weights_of_length_one() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
-def test_a_bad_scale_is_refused(scale: float) -> None:
+def test_a_bad_scale_is_refused(scale):
     with pytest.raises(ValueError, match="scale"):
         CosineHead(5, 3, scale)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda import CrossEntropyLoss
@@ -13,7 +13,7 @@ from icda.losses import LOSSES, AdjustedLoss
 from icda.losses.logit_adjustment import LogitAdjustmentLoss
 
 
-def test_it_is_cross_entropy_and_adjusts_nothing() -> None:
+def test_it_is_cross_entropy_and_adjusts_nothing():
     head, features = nn.Linear(5, 3), torch.randn(8, 5, requires_grad=True)
     targets = torch.arange(8) % 3
     loss = CrossEntropyLoss(3, 5)
@@ -25,7 +25,7 @@ def test_it_is_cross_entropy_and_adjusts_nothing() -> None:
     assert torch.equal(loss.adjustment(features, targets, head), torch.zeros(8, 3))
 
 
-def test_class_counts_change_nothing() -> None:
+def test_class_counts_change_nothing():
     head, features, targets = nn.Linear(5, 3), torch.randn(8, 5), torch.arange(8) % 3
     counted = CrossEntropyLoss(3, 5, class_counts=torch.tensor([9, 1, 0]))
     assert torch.equal(counted(features, targets, head), CrossEntropyLoss(3, 5)(features, targets, head))
@@ -53,7 +53,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 OTHERS = ["focal", "generalized_cross_entropy", "apl", "class_balanced_cross_entropy", "class_balanced_focal"]
 
 
-def make_batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, nn.Linear]:
+def make_batch(dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(8, 5, generator=generator, dtype=dtype)
     head = nn.Linear(5, 3).to(dtype)
@@ -66,9 +66,7 @@ def make_batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, nn.L
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("targets", ["labels", "some ignored", "soft"])
-def test_without_its_terms_a_loss_is_torchs_cross_entropy(
-    name: str, options: dict[str, Any], reduction: str, targets: str
-) -> None:
+def test_without_its_terms_a_loss_is_torchs_cross_entropy(name, options, reduction, targets):
     features, labels, head = make_batch()
     if targets == "some ignored":
         labels = labels.clone()
@@ -85,7 +83,7 @@ def test_without_its_terms_a_loss_is_torchs_cross_entropy(
 
 @pytest.mark.parametrize("name", [*PLAIN, *OTHERS, "ldam", "adaptive_logit_adjustment"])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_ignored_samples_are_as_if_they_were_not_there(name: str, reduction: Any) -> None:
+def test_ignored_samples_are_as_if_they_were_not_there(name, reduction):
     features, labels, head = make_batch()
     kept = torch.tensor([0, 2, 3, 4, 5, 7])
     marked = torch.full_like(labels, 255)
@@ -102,7 +100,7 @@ def test_ignored_samples_are_as_if_they_were_not_there(name: str, reduction: Any
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *OTHERS, "ldam", "adaptive_logit_adjustment"])
-def test_a_batch_that_is_ignored_as_a_whole_is_refused(name: str) -> None:
+def test_a_batch_that_is_ignored_as_a_whole_is_refused(name):
     features, labels, head = make_batch()
     loss = LOSSES.get(name)(3, 5, COUNTS)
     with pytest.raises(InputError, match="all targets are ignore_index, -100"):
@@ -110,7 +108,7 @@ def test_a_batch_that_is_ignored_as_a_whole_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["icda", "isda", "logit_adjustment", "ldam"])
-def test_one_hot_targets_are_the_labels(name: str) -> None:
+def test_one_hot_targets_are_the_labels(name):
     features, labels, head = make_batch()
     hard, soft = (LOSSES.get(name)(3, 5, COUNTS) for _ in range(2))
     torch.testing.assert_close(
@@ -121,7 +119,7 @@ def test_one_hot_targets_are_the_labels(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_class_weight_weighs_the_samples_of_losses_that_are_no_cross_entropy(name: str) -> None:
+def test_class_weight_weighs_the_samples_of_losses_that_are_no_cross_entropy(name):
     features, labels, head = make_batch()
     weights = torch.tensor([0.5, 2.0, 1.0], dtype=torch.float64)
     each = LOSSES.get(name)(3, 5, COUNTS, reduction="none")(features, labels, head)
@@ -130,7 +128,7 @@ def test_class_weight_weighs_the_samples_of_losses_that_are_no_cross_entropy(nam
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_soft_targets_and_smoothing_are_refused_where_they_have_no_meaning(name: str) -> None:
+def test_soft_targets_and_smoothing_are_refused_where_they_have_no_meaning(name):
     features, labels, head = make_batch()
     with pytest.raises(InputTypeError, match="integer class labels"):
         LOSSES.get(name)(3, 5, COUNTS)(features, F.one_hot(labels, 3).double(), head)
@@ -138,14 +136,14 @@ def test_soft_targets_and_smoothing_are_refused_where_they_have_no_meaning(name:
         LOSSES.get(name)(3, 5, COUNTS, label_smoothing=0.1)
 
 
-def test_a_share_of_the_target_on_a_class_without_samples_is_refused_instead_of_infinite() -> None:
+def test_a_share_of_the_target_on_a_class_without_samples_is_refused_instead_of_infinite():
     features, labels, head = make_batch()
     loss = LogitAdjustmentLoss(3, 5, torch.tensor([5, 5, 0]), label_smoothing=0.1)
     with pytest.raises(InputError, match="would be NaN or infinite"):
         loss(features, labels.clamp(max=1), head)
 
 
-def test_a_batch_of_classes_without_weight_is_refused_instead_of_nan() -> None:
+def test_a_batch_of_classes_without_weight_is_refused_instead_of_nan():
     features, labels, head = make_batch()
     loss: AdjustedLoss = LOSSES.get("cross_entropy")(3, 5, class_weight=torch.tensor([0.0, 0.0, 1.0]))
     with pytest.raises(InputError, match="weight 0"):
@@ -161,13 +159,13 @@ def test_a_batch_of_classes_without_weight_is_refused_instead_of_nan() -> None:
         ({"ignore_index": 0.5}, "ignore_index as a whole number, got 0.5"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises((InputError, InputTypeError), match=message):
         LOSSES.get("icda")(3, 5, **options)
 
 
 @pytest.mark.parametrize("rows", [torch.tensor([[0.5, 0.6, 0.5]]), torch.tensor([[1.5, -0.5, 0.0]])])
-def test_rows_that_are_no_probabilities_are_refused(rows: Tensor) -> None:
+def test_rows_that_are_no_probabilities_are_refused(rows):
     features, _, head = make_batch()
     with pytest.raises(InputError, match="rows are probabilities"):
         LOSSES.get("icda")(3, 5)(features, rows.double().expand(8, 3), head)

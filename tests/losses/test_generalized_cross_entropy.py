@@ -10,7 +10,7 @@ from support import head_batch
 
 @pytest.mark.parametrize("q", [0.1, 0.7, 1.0])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_it_is_one_minus_the_power_of_the_probability(q: float, classes: int) -> None:
+def test_it_is_one_minus_the_power_of_the_probability(q, classes):
     features, targets, head = head_batch(classes, width=3)
     total = 0.0
     for z, y in zip(head(features).tolist(), targets.tolist(), strict=True):
@@ -20,7 +20,7 @@ def test_it_is_one_minus_the_power_of_the_probability(q: float, classes: int) ->
     assert float(value) == pytest.approx(total / 9, abs=1e-13)
 
 
-def test_q_zero_is_cross_entropy_and_a_small_q_close_to_it() -> None:
+def test_q_zero_is_cross_entropy_and_a_small_q_close_to_it():
     features, targets, head = head_batch(4, width=3)
     expected = CrossEntropyLoss(4, 3)(features, targets, head)
     assert torch.equal(GeneralizedCrossEntropyLoss(4, 3, q=0.0)(features, targets, head), expected)
@@ -29,14 +29,14 @@ def test_q_zero_is_cross_entropy_and_a_small_q_close_to_it() -> None:
         assert float((found - expected).abs()) < 10 * q + 1e-14, "no cancellation"
 
 
-def test_q_one_is_half_of_the_mean_absolute_error() -> None:
+def test_q_one_is_half_of_the_mean_absolute_error():
     features, targets, head = head_batch(4, width=3)
     probabilities, onehot = head(features).softmax(1), torch.eye(4, dtype=torch.float64)[targets]
     expected = (probabilities - onehot).abs().sum(1).mean() / 2
     torch.testing.assert_close(GeneralizedCrossEntropyLoss(4, 3, q=1.0)(features, targets, head), expected)
 
 
-def test_a_sample_that_cannot_be_believed_has_a_finite_loss_and_next_to_no_gradient() -> None:
+def test_a_sample_that_cannot_be_believed_has_a_finite_loss_and_next_to_no_gradient():
     logits = torch.tensor([[0.0, 400.0]], requires_grad=True)
     value = generalized_cross_entropy(logits, torch.tensor([0]), q=0.7)
     value.sum().backward()

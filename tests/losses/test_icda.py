@@ -1,6 +1,5 @@
 import itertools
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ SWITCHES = ["semantic", "counterfactual", "class_margin", "sample_margin"]
 LAM, BETA, PROGRESS = 0.8, 0.3, 0.7
 
 
-def class_moments(seen: list[tuple[Tensor, Tensor]], num_classes: int, kind: str) -> tuple[Tensor, Tensor]:
+def class_moments(seen, num_classes, kind):
     features, targets = torch.cat([f.detach() for f, _ in seen]), torch.cat([t for _, t in seen])
     dim = features.shape[1]
     mean = torch.zeros(num_classes, dim, dtype=torch.float64)
@@ -32,7 +31,7 @@ def class_moments(seen: list[tuple[Tensor, Tensor]], num_classes: int, kind: str
     return mean, sigma
 
 
-def naive_strength(features: Tensor, targets: Tensor, weight: Tensor) -> tuple[list[list[float]], list[float]]:
+def naive_strength(features, targets, weight):
     """alpha_{i,c} and alpha_i as plain numbers: detached by construction."""
     per_class, per_sample = [], []
     for h, y in zip(features.tolist(), targets.tolist(), strict=True):
@@ -46,19 +45,19 @@ def naive_strength(features: Tensor, targets: Tensor, weight: Tensor) -> tuple[l
 
 
 def oracle_adjustment(
-    targets: Tensor,
-    weight: Tensor,
-    strength: tuple[list[list[float]], list[float]],
-    mean: Tensor,
-    sigma: Tensor,
-    counts: list[int],
-    lam: float,
-    beta: float,
-    semantic: bool = True,
-    counterfactual: bool = True,
-    class_margin: bool = True,
-    sample_margin: bool = True,
-) -> Tensor:
+    targets,
+    weight,
+    strength,
+    mean,
+    sigma,
+    counts,
+    lam,
+    beta,
+    semantic=True,
+    counterfactual=True,
+    class_margin=True,
+    sample_margin=True,
+):
     """phi of mathematics 0, in three loops over i, c and j."""
     num_classes, (per_class, per_sample) = len(weight), strength
     rows = []
@@ -80,7 +79,7 @@ def oracle_adjustment(
     return torch.stack(rows)
 
 
-def oracle_loss(logits: Tensor, phi: Tensor, targets: Tensor) -> Tensor:
+def oracle_loss(logits, phi, targets):
     """The batch mean of log(1 + sum_{c != y} exp(z_c + phi_c - z_y))."""
     total = logits.new_zeros(())
     for i, y in enumerate(targets.tolist()):
@@ -89,7 +88,7 @@ def oracle_loss(logits: Tensor, phi: Tensor, targets: Tensor) -> Tensor:
     return total / len(targets)
 
 
-def trained(shape: tuple[int, int, int], kind: str, **options: Any) -> tuple[ICDALoss, list[int], tuple[Any, ...]]:
+def trained(shape, kind, **options):
     """A loss that has seen two batches, its class counts, and a third batch with the moments after all three."""
     _, num_classes, dim = shape
     counts = [5 + 7 * c for c in range(num_classes)]
@@ -104,9 +103,7 @@ def trained(shape: tuple[int, int, int], kind: str, **options: Any) -> tuple[ICD
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("switches", list(itertools.product([True, False], repeat=4)))
-def test_adjustment_loss_and_gradients_equal_three_loops(
-    kind: str, shape: tuple[int, int, int], switches: tuple[bool, ...]
-) -> None:
+def test_adjustment_loss_and_gradients_equal_three_loops(kind, shape, switches):
     parts = dict(zip(SWITCHES, switches, strict=True))
     loss, counts, (features, targets, head, mean, sigma) = trained(shape, kind, **parts)
     strength = naive_strength(features, targets, head.weight)
@@ -122,7 +119,7 @@ def test_adjustment_loss_and_gradients_equal_three_loops(
 
 @pytest.mark.parametrize("kind", ["full", "diagonal"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients_equal_the_closed_form_of_section_0(kind: str, shape: tuple[int, int, int]) -> None:
+def test_gradients_equal_the_closed_form_of_section_0(kind, shape):
     loss, _, (features, targets, head, mean, sigma) = trained(shape, kind)
     size, num_classes, _ = shape
     value = loss(features, targets, head, PROGRESS)
@@ -146,7 +143,7 @@ def test_gradients_equal_the_closed_form_of_section_0(kind: str, shape: tuple[in
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("shape", [(5, 3, 3), (2, 5, 2)])
-def test_gradcheck_passes_with_given_strengths(kind: str, shape: tuple[int, int, int]) -> None:
+def test_gradcheck_passes_with_given_strengths(kind, shape):
     loss, _, (features, targets, head, _, _) = trained(shape, kind)
     strength = loss.strength(features.detach(), targets, head.weight)
 
@@ -156,7 +153,7 @@ def test_gradcheck_passes_with_given_strengths(kind: str, shape: tuple[int, int,
     assert torch.autograd.gradcheck(value, [features, head.weight, head.bias])
 
 
-def test_low_rank_keeps_exact_variances_when_the_rank_does_not_suffice() -> None:
+def test_low_rank_keeps_exact_variances_when_the_rank_does_not_suffice():
     loss, _, (features, targets, head, _, sigma) = trained((12, 3, 6), "low_rank", rank=2)
     loss(features, targets, head)
     found = loss.statistics.covariance
@@ -175,7 +172,7 @@ def test_low_rank_keeps_exact_variances_when_the_rank_does_not_suffice() -> None
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("by", ["lambda0", "progress"])
-def test_lambda_and_beta_zero_are_logit_adjustment(kind: str, shape: tuple[int, int, int], by: str) -> None:
+def test_lambda_and_beta_zero_are_logit_adjustment(kind, shape, by):
     lambda0, progress = (0.0, 0.5) if by == "lambda0" else (LAM, 0.0)
     loss, counts, (features, targets, head, _, _) = trained(shape, kind, lambda0=lambda0, beta=0.0)
     value = loss(features, targets, head, progress)
@@ -186,9 +183,7 @@ def test_lambda_and_beta_zero_are_logit_adjustment(kind: str, shape: tuple[int, 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("counts", [None, 3])
-def test_without_counterfactuals_margins_and_prior_it_is_isda(
-    kind: str, shape: tuple[int, int, int], counts: int | None
-) -> None:
+def test_without_counterfactuals_margins_and_prior_it_is_isda(kind, shape, counts):
     _, num_classes, dim = shape
     uniform = None if counts is None else torch.full((num_classes,), counts)
     options = {"lambda0": LAM, "covariance": kind, "rank": dim}
@@ -203,7 +198,7 @@ def test_without_counterfactuals_margins_and_prior_it_is_isda(
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
-def test_with_everything_off_and_a_uniform_prior_it_is_cross_entropy(kind: str) -> None:
+def test_with_everything_off_and_a_uniform_prior_it_is_cross_entropy(kind):
     off = {"semantic": False, "counterfactual": False, "sample_margin": False}
     features, targets, head = drawn_batch(0, 7, 4, 5)
     expected = CrossEntropyLoss(4, 5)(features, targets, head)
@@ -214,7 +209,7 @@ def test_with_everything_off_and_a_uniform_prior_it_is_cross_entropy(kind: str) 
     assert torch.equal(switched_off(features, targets, head), expected)
 
 
-def test_the_defaults_are_those_of_the_paper() -> None:
+def test_the_defaults_are_those_of_the_paper():
     loss = ICDALoss(4, 5)
     assert (loss.lambda0, loss.beta, loss.reduction, loss.statistics.kind) == (0.5, 0.1, "mean", "full")
     assert all(getattr(loss, switch) for switch in SWITCHES)
@@ -227,9 +222,7 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     kind=st.sampled_from(["full", "diagonal", "low_rank"]),
     progress=st.floats(0, 1),
 )
-def test_phi_is_zero_at_the_target_and_its_semantic_part_never_negative(
-    seed: int, shape: tuple[int, int, int], kind: str, progress: float
-) -> None:
+def test_phi_is_zero_at_the_target_and_its_semantic_part_never_negative(seed, shape, kind, progress):
     features, targets, head = drawn_batch(seed, *shape)
     loss = ICDALoss(shape[1], shape[2], torch.arange(shape[1]) + 1, covariance=kind).double()
     loss(features, targets, head)
@@ -241,9 +234,7 @@ def test_phi_is_zero_at_the_target_and_its_semantic_part_never_negative(
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10_000), beta=st.floats(0, 2), shape=st.sampled_from(SHAPES))
-def test_the_sample_margin_equals_lowering_the_target_logit(
-    seed: int, beta: float, shape: tuple[int, int, int]
-) -> None:
+def test_the_sample_margin_equals_lowering_the_target_logit(seed, beta, shape):
     features, targets, head = drawn_batch(seed, *shape)
     off = {"semantic": False, "counterfactual": False, "class_margin": False}
     value = ICDALoss(shape[1], shape[2], beta=beta, **off).double()(features, targets, head)
@@ -253,7 +244,7 @@ def test_the_sample_margin_equals_lowering_the_target_logit(
     torch.testing.assert_close(value, F.cross_entropy(lowered, targets), rtol=0, atol=1e-12)
 
 
-def test_the_mean_of_the_strengths_may_stand_for_the_sample() -> None:
+def test_the_mean_of_the_strengths_may_stand_for_the_sample():
     features, targets, head = drawn_batch(0, 7, 4, 5)
     off = {"semantic": False, "counterfactual": False, "class_margin": False}
     loss = ICDALoss(4, 5, beta=0.4, sample_strength="mean", **off).double()
@@ -265,7 +256,7 @@ def test_the_mean_of_the_strengths_may_stand_for_the_sample() -> None:
             assert phi[i, c].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_strength_of_the_loss_is_direct_and_detached() -> None:
+def test_the_strength_of_the_loss_is_direct_and_detached():
     features, targets, head = drawn_batch(0, 7, 4, 5)
     strength = ICDALoss(4, 5).strength(features, targets, head.weight)
     assert isinstance(strength, Strength)
@@ -275,13 +266,13 @@ def test_the_strength_of_the_loss_is_direct_and_detached() -> None:
     assert not strength.per_class.requires_grad
 
 
-def test_combine_with_all_off_is_none() -> None:
+def test_combine_with_all_off_is_none():
     features, targets, head = drawn_batch(0, 7, 4, 5)
     loss = ICDALoss(4, 5, **dict.fromkeys(SWITCHES, False)).double()
     assert loss.combine(targets, head.weight, 1.0, loss.strength(features, targets, head.weight)) is None
 
 
-def test_learnt_strengths_get_a_gradient_through_combine() -> None:
+def test_learnt_strengths_get_a_gradient_through_combine():
     """What Meta-ICDA needs: alpha_i from a network, its graph kept."""
     loss, _, (features, targets, head, _, _) = trained((7, 4, 5), "full")
     direct = loss.strength(features, targets, head.weight)
@@ -292,7 +283,7 @@ def test_learnt_strengths_get_a_gradient_through_combine() -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
-def test_moments_given_to_combine_stand_in_for_the_running_ones(kind: str) -> None:
+def test_moments_given_to_combine_stand_in_for_the_running_ones(kind):
     loss, _, (features, targets, head, _, _) = trained((7, 4, 5), kind)
     strength, moments = loss.strength(features, targets, head.weight), loss.statistics.moments()
     expected = loss.combine(targets, head.weight, 0.5, strength)
@@ -303,7 +294,7 @@ def test_moments_given_to_combine_stand_in_for_the_running_ones(kind: str) -> No
     assert all(gradient.any() for gradient in torch.autograd.grad(found.sum(), leaves))
 
 
-def test_a_class_absent_from_training_contributes_nothing() -> None:
+def test_a_class_absent_from_training_contributes_nothing():
     """With count 0 the loss is that of a problem without the class, but for the divisor C - 1 of the strengths."""
     features, _, head = drawn_batch(0, 8, 4, 5)
     targets = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
@@ -314,7 +305,7 @@ def test_a_class_absent_from_training_contributes_nothing() -> None:
     torch.testing.assert_close(whole(features, targets, head, 0.5), expected, rtol=0, atol=1e-12)
 
 
-def test_a_class_not_seen_yet_has_no_covariance_and_no_mean_to_move_to() -> None:
+def test_a_class_not_seen_yet_has_no_covariance_and_no_mean_to_move_to():
     features, _, head = drawn_batch(0, 8, 4, 5)
     targets = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
     loss = ICDALoss(4, 5, lambda0=LAM, beta=0.0).double()
@@ -327,9 +318,7 @@ def test_a_class_not_seen_yet_has_no_covariance_and_no_mean_to_move_to() -> None
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full", "low_rank"])
 @pytest.mark.parametrize("give_logits", [True, False])
-def test_a_backward_pass_inside_of_autocast_has_the_gradients_of_one_outside(
-    covariance: str, give_logits: bool
-) -> None:
+def test_a_backward_pass_inside_of_autocast_has_the_gradients_of_one_outside(covariance, give_logits):
     found = []
     for inside in (True, False):
         torch.manual_seed(0)

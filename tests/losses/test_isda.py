@@ -9,7 +9,7 @@ from support import drawn_batch
 SHAPES = [(7, 4, 5), (3, 9, 4), (6, 2, 3)]
 
 
-def oracle_adjustment(targets: Tensor, weight: Tensor, sigma: Tensor, lam: float) -> Tensor:
+def oracle_adjustment(targets, weight, sigma, lam):
     rows = []
     for y in targets.tolist():
         differences = [weight[c] - weight[y] for c in range(len(weight))]
@@ -19,7 +19,7 @@ def oracle_adjustment(targets: Tensor, weight: Tensor, sigma: Tensor, lam: float
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_adjustment_loss_and_gradients_equal_naive_loops(kind: str, shape: tuple[int, int, int]) -> None:
+def test_adjustment_loss_and_gradients_equal_naive_loops(kind, shape):
     _, num_classes, dim = shape
     loss = ISDALoss(num_classes, dim, lambda0=0.8, covariance=kind, rank=dim).double()
     seen: list[tuple[Tensor, Tensor]] = []
@@ -43,7 +43,7 @@ def test_adjustment_loss_and_gradients_equal_naive_loops(kind: str, shape: tuple
 
 
 @pytest.mark.parametrize(("lambda0", "progress"), [(0.5, 0.0), (0.0, 1.0)])
-def test_lambda_zero_is_cross_entropy(lambda0: float, progress: float) -> None:
+def test_lambda_zero_is_cross_entropy(lambda0, progress):
     features, targets, head = drawn_batch(0, 7, 4, 5)
     value = ISDALoss(4, 5, lambda0=lambda0).double()(features, targets, head, progress)
     torch.testing.assert_close(value, CrossEntropyLoss(4, 5)(features, targets, head), rtol=0, atol=0)

@@ -2,24 +2,24 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.losses import CrossEntropyLoss
 from icda.losses.large_margin_softmax import LargeMarginSoftmaxLoss, margin_of_angle
 
 
-def make_batch(seed: int = 0, classes: int = 4, bias: bool = True) -> tuple[Tensor, Tensor, nn.Linear]:
+def make_batch(seed=0, classes=4, bias=True):
     torch.manual_seed(seed)
     head = nn.Linear(3, classes, bias=bias).double()
     return torch.randn(12, 3, dtype=torch.float64).requires_grad_(), torch.arange(12) % classes, head
 
 
-def oracle_psi(angle: float, margin: int) -> float:
+def oracle_psi(angle, margin):
     k = min(int(angle * margin / math.pi), margin - 1)
     return (-1) ** k * math.cos(margin * angle) - 2 * k
 
 
-def oracle_loss(features: Tensor, targets: Tensor, head: nn.Linear, margin: int, blend: float) -> float:
+def oracle_loss(features, targets, head, margin, blend):
     total = 0.0
     for h, y in zip(features.tolist(), targets.tolist(), strict=True):
         logits = []
@@ -38,7 +38,7 @@ def oracle_loss(features: Tensor, targets: Tensor, head: nn.Linear, margin: int,
 @pytest.mark.parametrize("margin", [1, 2, 3, 4])
 @pytest.mark.parametrize("blend", [0.0, 0.5, 1000.0])
 @pytest.mark.parametrize(("classes", "bias"), [(4, True), (4, False), (2, True)])
-def test_it_is_the_cross_entropy_with_psi_at_the_target(margin: int, blend: float, classes: int, bias: bool) -> None:
+def test_it_is_the_cross_entropy_with_psi_at_the_target(margin, blend, classes, bias):
     features, targets, head = make_batch(margin, classes, bias)
     loss = LargeMarginSoftmaxLoss(classes, 3, margin=margin, base=blend, gamma=0.0)
     value = loss(features, targets, head)
@@ -46,14 +46,14 @@ def test_it_is_the_cross_entropy_with_psi_at_the_target(margin: int, blend: floa
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_margin_one_is_cross_entropy(bias: bool) -> None:
+def test_margin_one_is_cross_entropy(bias):
     features, targets, head = make_batch(bias=bias)
     value = LargeMarginSoftmaxLoss(4, 3, margin=1, base=0.0)(features, targets, head)
     assert torch.equal(value, CrossEntropyLoss(4, 3)(features, targets, head))
 
 
 @pytest.mark.parametrize("margin", [2, 3, 4])
-def test_psi_equals_its_definition_by_angles_is_continuous_and_falls(margin: int) -> None:
+def test_psi_equals_its_definition_by_angles_is_continuous_and_falls(margin):
     angles = torch.linspace(0, math.pi, 1001, dtype=torch.float64)
     psi = margin_of_angle(angles.cos(), margin)
     expected = torch.tensor([oracle_psi(angle, margin) for angle in angles.tolist()], dtype=torch.float64)
@@ -65,9 +65,7 @@ def test_psi_equals_its_definition_by_angles_is_continuous_and_falls(margin: int
 
 @pytest.mark.parametrize("margin", [2, 3, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_zero_features_aligned_features_and_zero_weights_have_finite_values_and_gradients(
-    margin: int, dtype: torch.dtype
-) -> None:
+def test_zero_features_aligned_features_and_zero_weights_have_finite_values_and_gradients(margin, dtype):
     head = nn.Linear(3, 3, bias=False, dtype=dtype)
     with torch.no_grad():
         head.weight.copy_(torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [0.5, 0.0, 0.0]]))
@@ -81,7 +79,7 @@ def test_zero_features_aligned_features_and_zero_weights_have_finite_values_and_
     assert torch.isfinite(head.weight.grad).all()
 
 
-def test_the_blend_falls_with_training_steps_alone_and_never_below_its_floor() -> None:
+def test_the_blend_falls_with_training_steps_alone_and_never_below_its_floor():
     features, targets, head = make_batch()
     loss = LargeMarginSoftmaxLoss(4, 3, base=10.0, gamma=0.5, power=2.0, lambda_min=2.0)
     found = [loss.blend]
@@ -94,14 +92,14 @@ def test_the_blend_falls_with_training_steps_alone_and_never_below_its_floor() -
     assert int(loss.steps) == 4
 
 
-def test_the_defaults_are_those_of_the_reference() -> None:
+def test_the_defaults_are_those_of_the_reference():
     loss = LargeMarginSoftmaxLoss(4, 3)
     assert (loss.margin, loss.blend) == (2, 1000)
     loss.steps.fill_(10_000)
     assert loss.blend == pytest.approx(1000 * 1.2**-45)
 
 
-def test_the_adjustment_is_a_margin_and_zero_at_the_target() -> None:
+def test_the_adjustment_is_a_margin_and_zero_at_the_target():
     features, targets, head = make_batch()
     phi = LargeMarginSoftmaxLoss(4, 3, base=0.0).adjustment(features, targets, head)
     assert (phi.gather(1, targets[:, None]) == 0).all()

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.losses.cosine import cosines
@@ -12,7 +12,7 @@ from support import head_batch
 COUNTS = [500, 40, 3]
 
 
-def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int], top: float, s: float) -> list[float]:
+def oracle(features, weight, targets, counts, top, s):
     margins = [n**-0.25 if n else 0.0 for n in counts]
     margins = [top * m / max(margins) for m in margins]
     values = []
@@ -27,7 +27,7 @@ def oracle(features: Tensor, weight: Tensor, targets: Tensor, counts: list[int],
 
 @pytest.mark.parametrize(("max_margin", "scale"), [(0.5, 30.0), (0.3, 10.0)])
 @pytest.mark.parametrize("counts", [COUNTS, [7, 2], [50, 20, 9] + [1] * 96 + [0]], ids=["3", "2", "100, one absent"])
-def test_it_is_the_formula_computed_in_loops(max_margin: float, scale: float, counts: list[int]) -> None:
+def test_it_is_the_formula_computed_in_loops(max_margin, scale, counts):
     features, targets, head = head_batch(len(counts))
     targets = targets % len(counts)
     expected = torch.tensor(oracle(features, head.weight, targets, counts, max_margin, scale), dtype=torch.float64)
@@ -36,14 +36,14 @@ def test_it_is_the_formula_computed_in_loops(max_margin: float, scale: float, co
         torch.testing.assert_close(loss(features, targets, head), wanted, rtol=1e-10, atol=1e-11)
 
 
-def test_margin_zero_is_the_cross_entropy_of_scaled_cosines() -> None:
+def test_margin_zero_is_the_cross_entropy_of_scaled_cosines():
     features, targets, head = head_batch()
     value = LDAMLoss(3, 5, torch.tensor(COUNTS), max_margin=0.0, scale=16.0)(features, targets, head)
     expected = F.cross_entropy(16 * cosines(features, head.weight), targets)
     torch.testing.assert_close(value, expected, rtol=0, atol=1e-13)
 
 
-def test_the_rarest_class_has_the_largest_margin_and_an_absent_one_none() -> None:
+def test_the_rarest_class_has_the_largest_margin_and_an_absent_one_none():
     loss = LDAMLoss(4, 5, torch.tensor([1600, 100, 0, 100]), max_margin=0.4)
     assert loss.margins.tolist() == pytest.approx([0.2, 0.4, 0.0, 0.4])
     phi = loss.adjustment(torch.randn(2, 5), torch.tensor([0, 1]), nn.Linear(5, 4))

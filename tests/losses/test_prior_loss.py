@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda import CrossEntropyLoss, ICDALoss, LogitAdjustmentLoss
-from icda.losses.prior_loss import PriorLoss
 
 C, A, N = 4, 5, 12
 TABLE = [[50, 8, 3, 1], [2, 30, 0, 6], [1, 4, 20, 9]]  # one pair was never seen
 
 
-def make_batch(seed: int = 0) -> tuple[Tensor, Tensor, nn.Linear, Tensor]:
+def make_batch(seed=0):
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(N, A, generator=generator, dtype=torch.float64).requires_grad_()
     targets = torch.arange(N) % C
@@ -28,7 +27,7 @@ def make_batch(seed: int = 0) -> tuple[Tensor, Tensor, nn.Linear, Tensor]:
     return features, targets, head, attributes
 
 
-def by_loops(log_prior: list[list[float]], logits: Tensor, targets: Tensor) -> float:
+def by_loops(log_prior, logits, targets):
     """The mean over i of log sum_c exp(z_c + log p_i(c)) - z_y - log p_i(y)."""
     total = 0.0
     for row, prior, y in zip(logits.tolist(), log_prior, targets.tolist(), strict=True):
@@ -37,7 +36,7 @@ def by_loops(log_prior: list[list[float]], logits: Tensor, targets: Tensor) -> f
     return total / len(targets)
 
 
-def rows_of_table(attributes: Tensor) -> list[list[float]]:
+def rows_of_table(attributes):
     """log (n_ac + C pi_c / 2), with pi_c the share of class c in the table."""
     total = sum(map(sum, TABLE))
     shares = [sum(row[c] for row in TABLE) / total for c in range(C)]
@@ -51,7 +50,7 @@ LOSSES: list[Any] = [
 
 
 @pytest.mark.parametrize("make", LOSSES)
-def test_an_attribute_gives_each_sample_the_prior_of_its_row(make: Any) -> None:
+def test_an_attribute_gives_each_sample_the_prior_of_its_row(make):
     features, targets, head, attributes = make_batch()
     loss = make(prior=torch.tensor(TABLE))
     expected = by_loops(rows_of_table(attributes), head(features), targets)
@@ -60,7 +59,7 @@ def test_an_attribute_gives_each_sample_the_prior_of_its_row(make: Any) -> None:
 
 @pytest.mark.parametrize("counts", [None, torch.tensor([9, 5, 5, 1])])
 @pytest.mark.parametrize("make", LOSSES)
-def test_given_log_probabilities_take_the_place_of_the_counts(make: Any, counts: Tensor | None) -> None:
+def test_given_log_probabilities_take_the_place_of_the_counts(make, counts):
     features, targets, head, _ = make_batch()
     log_prior = torch.randn(N, C, dtype=torch.float64)
     loss = make(class_counts=counts)
@@ -70,7 +69,7 @@ def test_given_log_probabilities_take_the_place_of_the_counts(make: Any, counts:
     assert loss(features, targets, head, log_prior=moved).item() == pytest.approx(expected, abs=1e-12)
 
 
-def trained(**options: Any) -> ICDALoss:
+def trained(**options):
     loss = ICDALoss(C, A, **options).double()
     for seed in (1, 2):
         features, targets, head, attributes = make_batch(seed)
@@ -81,7 +80,7 @@ def trained(**options: Any) -> ICDALoss:
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_an_attribute_that_never_changes_is_the_prior_of_the_counts(covariance: str) -> None:
+def test_an_attribute_that_never_changes_is_the_prior_of_the_counts(covariance):
     features, targets, head, _ = make_batch()
     counts = torch.tensor(TABLE[0])
     same = torch.ones(N, dtype=torch.int32)
@@ -94,7 +93,7 @@ def test_an_attribute_that_never_changes_is_the_prior_of_the_counts(covariance: 
     torch.testing.assert_close(la, LogitAdjustmentLoss(C, A, counts, tau=0.7)(features, targets, head))
 
 
-def test_log_probabilities_that_never_change_are_the_prior_of_the_counts() -> None:
+def test_log_probabilities_that_never_change_are_the_prior_of_the_counts():
     features, targets, head, _ = make_batch()
     counts = torch.tensor(TABLE[0])
     log_prior = (counts.double() / counts.sum()).log().expand(N, -1)
@@ -103,7 +102,7 @@ def test_log_probabilities_that_never_change_are_the_prior_of_the_counts() -> No
         torch.testing.assert_close(found, loss(features, targets, head, 0.6), rtol=0, atol=1e-12)
 
 
-def test_tau_multiplies_the_margin_of_an_attribute() -> None:
+def test_tau_multiplies_the_margin_of_an_attribute():
     features, targets, head, attributes = make_batch()
     phi = LogitAdjustmentLoss(C, A, prior=TABLE).adjustment(features, targets, head, attributes=attributes)
     scaled = LogitAdjustmentLoss(C, A, prior=TABLE, tau=0.4).adjustment(features, targets, head, attributes=attributes)
@@ -114,7 +113,7 @@ def test_tau_multiplies_the_margin_of_an_attribute() -> None:
 
 @pytest.mark.parametrize("given", ["attributes", "log_prior"])
 @pytest.mark.parametrize("covariance", ["full", "diagonal", "low_rank"])
-def test_the_margin_is_added_to_the_other_terms_and_moves_none_of_them(covariance: str, given: str) -> None:
+def test_the_margin_is_added_to_the_other_terms_and_moves_none_of_them(covariance, given):
     features, targets, head, attributes = make_batch()
     log_prior = torch.tensor(rows_of_table(attributes), dtype=torch.float64)
     table = TABLE if given == "attributes" else None
@@ -128,7 +127,7 @@ def test_the_margin_is_added_to_the_other_terms_and_moves_none_of_them(covarianc
 
 
 @pytest.mark.parametrize("given", ["attributes", "log_prior"])
-def test_the_fused_path_and_the_plain_path_are_equal(given: str) -> None:
+def test_the_fused_path_and_the_plain_path_are_equal(given):
     """Without logits diagonal covariances take the fused path."""
     features, targets, head, attributes = make_batch()
     argument = {given: attributes if given == "attributes" else torch.randn(N, C, dtype=torch.float64)}
@@ -141,7 +140,7 @@ def test_the_fused_path_and_the_plain_path_are_equal(given: str) -> None:
         torch.testing.assert_close(fused, plain, rtol=0, atol=1e-12)
 
 
-def test_class_margin_off_switches_every_prior_off() -> None:
+def test_class_margin_off_switches_every_prior_off():
     features, targets, head, attributes = make_batch()
     log_prior = torch.randn(N, C)
     off: dict[str, Any] = {"class_margin": False, "lambda0": 0.0, "beta": 0.0}
@@ -151,7 +150,7 @@ def test_class_margin_off_switches_every_prior_off() -> None:
 
 
 @pytest.mark.parametrize("make", LOSSES)
-def test_a_class_without_any_sample_takes_no_part(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_without_any_sample_takes_no_part(make, monkeypatch):
     features, targets, head, attributes = make_batch()
     table = torch.tensor(TABLE)
     table[:, 3] = 0
@@ -168,14 +167,14 @@ def test_a_class_without_any_sample_takes_no_part(make: Any, monkeypatch: pytest
         loss(features, torch.full((N,), 3), head, attributes=attributes)
 
 
-def test_priors_carry_no_gradient() -> None:
+def test_priors_carry_no_gradient():
     features, targets, head, _ = make_batch()
     log_prior = torch.randn(N, C, requires_grad=True)
     LogitAdjustmentLoss(C, A)(features, targets, head, log_prior=log_prior).backward()
     assert log_prior.grad is None
 
 
-def test_the_table_is_saved_kept_exact_and_restored() -> None:
+def test_the_table_is_saved_kept_exact_and_restored():
     features, targets, head, attributes = make_batch()
     loss = trained(prior=[[70_001, 3, 9, 515], *TABLE[1:]])
     loss.half()
@@ -216,9 +215,7 @@ ATTRIBUTES = torch.arange(N) % 3
     ],
 )
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_wrong_calls_are_named_before_statistics_change(
-    covariance: str, table: Any, arguments: dict[str, Tensor], error: type[Exception], message: str
-) -> None:
+def test_wrong_calls_are_named_before_statistics_change(covariance, table, arguments, error, message):
     features, targets, head, _ = make_batch()
     loss = trained(prior=table, covariance=covariance)
     before = copy.deepcopy(loss.state_dict())
@@ -239,6 +236,6 @@ def test_wrong_calls_are_named_before_statistics_change(
     ],
 )
 @pytest.mark.parametrize("kind", [ICDALoss, LogitAdjustmentLoss])
-def test_wrong_tables_are_named(kind: type[PriorLoss], table: Any, message: str) -> None:
+def test_wrong_tables_are_named(kind, table, message):
     with pytest.raises(ValueError, match=f"{kind.__name__} expects prior.*{message}|{message}"):
         kind(C, A, prior=torch.tensor(table))

@@ -1,11 +1,10 @@
 """A head spread over ranks, and a rank that validates alone."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.fsdp import fully_shard
 
 from icda import ICDALoss
@@ -14,7 +13,7 @@ from icda.integrations import FeatureTap
 KINDS = ("diagonal", "full", "low_rank")
 
 
-def trained_sharded(rows: slice, covariance: str, sharded: bool) -> list[Tensor]:
+def trained_sharded(rows, covariance, sharded):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
     inputs, targets = torch.randn(12, 8)[rows], (torch.arange(12) % 3)[rows]
@@ -32,24 +31,24 @@ def trained_sharded(rows: slice, covariance: str, sharded: bool) -> list[Tensor]
     return [value.detach() for value in whole]
 
 
-def on_sharded_rank(rank: int) -> dict[str, list[Tensor]]:
+def on_sharded_rank(rank):
     return {kind: trained_sharded(slice(6 * rank, 6 * rank + 6), kind, sharded=True) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
-def ranks(run_on_ranks: Callable[..., list[Any]]) -> list[Any]:
+def ranks(run_on_ranks):
     return run_on_ranks(on_sharded_rank)
 
 
 @pytest.mark.parametrize("covariance", KINDS)
-def test_a_sharded_head_on_two_ranks_trains_as_a_whole_one(covariance: str, ranks: list[Any]) -> None:
+def test_a_sharded_head_on_two_ranks_trains_as_a_whole_one(covariance, ranks):
     wanted = trained_sharded(slice(None), covariance, sharded=False)
     for rank in ranks:
         for found, value in zip(rank[covariance], wanted, strict=True):
             torch.testing.assert_close(found, value, rtol=0, atol=2e-6)
 
 
-def trained(rows: slice, validates: bool) -> dict[str, Tensor]:
+def trained(rows, validates):
     torch.manual_seed(0)
     head, loss = nn.Linear(6, 3), ICDALoss(3, 6, [4, 4, 4])
     features, targets = torch.randn(24, 6), torch.arange(24) % 3
@@ -61,11 +60,11 @@ def trained(rows: slice, validates: bool) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in loss.statistics.state_dict().items()}
 
 
-def on_rank(rank: int) -> dict[str, Tensor]:
+def on_rank(rank):
     return trained(slice(6 * rank, 6 * rank + 6), validates=rank == 0)
 
 
-def test_the_first_rank_may_validate_alone(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_the_first_rank_may_validate_alone(run_on_ranks):
     wanted = trained(slice(None), validates=False)
     assert float(wanted["count"].sum()) == 24
     for rank in run_on_ranks(on_rank):

@@ -28,7 +28,7 @@ class Reads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def count_reads(loss: Any, monkeypatch: pytest.MonkeyPatch, targets: torch.Tensor, **given: Any) -> list[str]:
+def count_reads(loss, monkeypatch, targets, **given):
     features, head = torch.randn(N, A, requires_grad=True), nn.Linear(A, C)
     loss(features, targets, head, 0.5, **given)
     with Reads() as reads:
@@ -51,14 +51,14 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("validate", [True, False])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_step_reads_once_and_unvalidated_never(name: str, validate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_reads_once_and_unvalidated_never(name, validate, monkeypatch):
     options, given = SETTINGS[name]
     loss = ICDALoss(C, A, torch.arange(1, C + 1), validate=validate, **options)
     assert len(count_reads(loss, monkeypatch, torch.arange(N) % C, **given)) == int(validate)
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_a_progress_on_the_device_is_not_read(covariance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_on_the_device_is_not_read(covariance, monkeypatch):
     loss = ICDALoss(C, A, covariance=covariance, validate=False)
     features, head, targets = torch.randn(N, A, requires_grad=True), nn.Linear(A, C), torch.arange(N) % C
     with Reads() as reads:
@@ -67,7 +67,7 @@ def test_a_progress_on_the_device_is_not_read(covariance: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_ignored_samples_cost_no_further_read(validate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignored_samples_cost_no_further_read(validate, monkeypatch):
     targets = torch.where(torch.arange(N) < 3, -100, torch.arange(N) % C)
     loss = ICDALoss(C, A, torch.arange(1, C + 1), validate=validate)
     assert len(count_reads(loss, monkeypatch, targets)) == int(validate)
@@ -75,9 +75,7 @@ def test_ignored_samples_cost_no_further_read(validate: bool, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_low_rank_covariances_take_one_decomposition_for_all_classes(
-    validate: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_low_rank_covariances_take_one_decomposition_for_all_classes(validate, monkeypatch):
     found = count_reads(
         ICDALoss(C, A, covariance="low_rank", rank=2, validate=validate), monkeypatch, torch.arange(N) % C
     )
@@ -86,14 +84,14 @@ def test_low_rank_covariances_take_one_decomposition_for_all_classes(
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
-def test_no_loss_reads_more_than_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_loss_reads_more_than_once(name, monkeypatch):
     loss = LOSSES.get(name)(C, A, torch.arange(1, C + 1))
     assert len(count_reads(loss, monkeypatch, torch.arange(N) % C)) <= 1
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("give_logits", [True, False])
-def test_second_derivatives_are_those_of_the_plain_formula(covariance: str, give_logits: bool) -> None:
+def test_second_derivatives_are_those_of_the_plain_formula(covariance, give_logits):
     torch.manual_seed(0)
     loss = ICDALoss(C, A, torch.arange(1, C + 1), covariance=covariance).double()
     features, targets = torch.randn(N, A, dtype=torch.float64), torch.arange(N) % C

@@ -9,9 +9,7 @@ from support import drawn_batch
 SHAPES = [(7, 4, 5), (3, 9, 4), (6, 2, 3)]
 
 
-def oracle_adjustment(
-    targets: Tensor, weight: Tensor, confusion: Tensor, mean: Tensor, sigma: Tensor, a: float, b: float, own: set[int]
-) -> Tensor:
+def oracle_adjustment(targets, weight, confusion, mean, sigma, a, b, own):
     """(b/2) d^T Sigma~_y d + a d.mu~_y with Sigma~_y = sum_j K[y,j] Sigma_j and mu~_y = sum_j K[y,j] mu_j - mu_y."""
     num_classes, rows = len(weight), []
     for y in targets.tolist():
@@ -27,9 +25,7 @@ def oracle_adjustment(
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("head_classes", [0, 1, 2])
-def test_adjustment_loss_and_gradients_equal_naive_loops(
-    kind: str, shape: tuple[int, int, int], head_classes: int
-) -> None:
+def test_adjustment_loss_and_gradients_equal_naive_loops(kind, shape, head_classes):
     _, num_classes, dim = shape
     counts = torch.arange(num_classes) + 1  # the last classes are the most frequent
     own = set(range(num_classes - head_classes, num_classes))
@@ -61,7 +57,7 @@ def test_adjustment_loss_and_gradients_equal_naive_loops(
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
 
 
-def test_the_identity_as_confusion_is_isda() -> None:
+def test_the_identity_as_confusion_is_isda():
     features, targets, head = drawn_batch(0, 9, 4, 5)
     risda, isda = RISDALoss(4, 5).double(), ISDALoss(4, 5).double()
     risda.set_confusion(torch.eye(4))
@@ -69,13 +65,13 @@ def test_the_identity_as_confusion_is_isda() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def test_progress_zero_is_cross_entropy() -> None:
+def test_progress_zero_is_cross_entropy():
     features, targets, head = drawn_batch(0, 9, 4, 5)
     value = RISDALoss(4, 5).double()(features, targets, head, progress=0.0)
     assert torch.equal(value, CrossEntropyLoss(4, 5)(features, targets, head))
 
 
-def test_the_means_still_move_when_lambda_is_zero() -> None:
+def test_the_means_still_move_when_lambda_is_zero():
     features, targets, head = drawn_batch(0, 9, 4, 5)
     loss = RISDALoss(4, 5, lambda0=0.0).double()
     loss.set_confusion(torch.ones(4, 4))
@@ -88,14 +84,14 @@ def test_the_means_still_move_when_lambda_is_zero() -> None:
             torch.testing.assert_close(phi[i, c], expected, rtol=0, atol=1e-12)
 
 
-def test_relations_are_rows_that_sum_to_one_and_a_class_not_seen_is_related_to_itself() -> None:
+def test_relations_are_rows_that_sum_to_one_and_a_class_not_seen_is_related_to_itself():
     loss = RISDALoss(3, 2)
     loss.set_confusion(torch.tensor([[6, 2, 0], [0, 0, 0], [1, 1, 2]]))
     expected = [[0.75, 0.25, 0.0], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]]
     assert loss.relations().tolist() == expected
 
 
-def test_a_confusion_that_was_set_is_counted_no_further() -> None:
+def test_a_confusion_that_was_set_is_counted_no_further():
     features, targets, head = drawn_batch(1, 9, 4, 5)
     loss = RISDALoss(4, 5).double()
     loss(features, targets, head)
@@ -106,7 +102,7 @@ def test_a_confusion_that_was_set_is_counted_no_further() -> None:
     assert torch.equal(loss.confusion, given.double())
 
 
-def test_that_the_confusion_was_set_is_part_of_the_state() -> None:
+def test_that_the_confusion_was_set_is_part_of_the_state():
     features, targets, head = drawn_batch(1, 9, 4, 5)
     loss, restored = RISDALoss(4, 5).double(), RISDALoss(4, 5).double()
     loss.set_confusion(torch.rand(4, 4))
@@ -115,14 +111,14 @@ def test_that_the_confusion_was_set_is_part_of_the_state() -> None:
     assert torch.equal(restored.confusion, loss.confusion)
 
 
-def test_evaluation_counts_no_confusion() -> None:
+def test_evaluation_counts_no_confusion():
     features, targets, head = drawn_batch(1, 9, 4, 5)
     loss = RISDALoss(4, 5).double().eval()
     loss(features, targets, head)
     assert not loss.confusion.any()
 
 
-def test_mixing_is_read_not_written_back_into_the_statistics() -> None:
+def test_mixing_is_read_not_written_back_into_the_statistics():
     risda, isda = RISDALoss(4, 5).double(), ISDALoss(4, 5).double()
     for seed in range(3):
         features, targets, head = drawn_batch(seed, 9, 4, 5)
@@ -132,9 +128,7 @@ def test_mixing_is_read_not_written_back_into_the_statistics() -> None:
     assert torch.equal(risda.statistics.mean, isda.statistics.mean)
 
 
-def released_code(
-    batches: list[tuple[Tensor, Tensor, nn.Linear]], relation: Tensor, head: int
-) -> tuple[Tensor, Tensor]:
+def released_code(batches, relation, head):
     """Covariances and logits' adjustment (a = b = 1) after some batches, in the released code's order.
 
     Each batch is merged into the running mean and covariance by weights n / (n + N); then the covariances of all but the
@@ -162,7 +156,7 @@ def released_code(
 
 @pytest.mark.parametrize("kind", ["full", "diagonal"])
 @pytest.mark.parametrize("head_classes", [0, 2])
-def test_written_back_mixtures_compound_as_in_the_released_code(kind: str, head_classes: int) -> None:
+def test_written_back_mixtures_compound_as_in_the_released_code(kind, head_classes):
     counts = torch.tensor([9, 7, 5, 2])  # the first classes are the most frequent, as there
     batches = [drawn_batch(seed, 12, 4, 5) for seed in range(6)]
     batches = [(features, torch.arange(12) % 4, head) for features, _, head in batches]
@@ -181,7 +175,7 @@ def test_written_back_mixtures_compound_as_in_the_released_code(kind: str, head_
     torch.testing.assert_close(loss.adjustment(features, targets, head), phi, rtol=0, atol=1e-10)
 
 
-def test_tail_classes_lose_their_own_covariance_where_it_is_written_back() -> None:
+def test_tail_classes_lose_their_own_covariance_where_it_is_written_back():
     plain, written = (
         RISDALoss(4, 5, torch.tensor([9, 7, 5, 2]), head_classes=1, write_back=on).double() for on in (False, True)
     )
@@ -195,7 +189,7 @@ def test_tail_classes_lose_their_own_covariance_where_it_is_written_back() -> No
     assert ((mixed - own).flatten(1).norm(dim=1) / own.flatten(1).norm(dim=1))[3] > 0.5
 
 
-def test_evaluation_writes_nothing_back_and_low_rank_covariances_are_refused() -> None:
+def test_evaluation_writes_nothing_back_and_low_rank_covariances_are_refused():
     features, targets, head = drawn_batch(0, 12, 4, 5)
     loss = RISDALoss(4, 5, write_back=True).double()
     loss(features, targets, head)
@@ -207,7 +201,7 @@ def test_evaluation_writes_nothing_back_and_low_rank_covariances_are_refused() -
 
 
 @pytest.mark.parametrize("confusion", [torch.ones(3, 4), -torch.eye(4), torch.full((4, 4), float("nan"))])
-def test_a_bad_confusion_is_refused_and_nothing_is_lost(confusion: Tensor) -> None:
+def test_a_bad_confusion_is_refused_and_nothing_is_lost(confusion):
     loss = RISDALoss(4, 5)
     loss.set_confusion(torch.eye(4))
     with pytest.raises(ValueError, match="confusion must be"):
@@ -215,18 +209,18 @@ def test_a_bad_confusion_is_refused_and_nothing_is_lost(confusion: Tensor) -> No
     assert torch.equal(loss.confusion, torch.eye(4).double())
 
 
-def test_the_adjustment_is_zero_at_the_target_without_rounding() -> None:
+def test_the_adjustment_is_zero_at_the_target_without_rounding():
     features, targets, head = torch.randn(50, 64) * 3, torch.randint(10, (50,)), nn.Linear(64, 10)
     loss = RISDALoss(10, 64)
     loss(features, targets, head)
     assert (loss.adjustment(features, targets, head).gather(1, targets[:, None]) == 0).all()
 
 
-def test_ties_between_equally_frequent_classes_go_to_the_first() -> None:
+def test_ties_between_equally_frequent_classes_go_to_the_first():
     assert RISDALoss(4, 5, torch.tensor([2, 7, 7, 7]), head_classes=2).keeps_own.tolist() == [False, True, True, False]
 
 
-def test_head_classes_need_counts_and_must_not_outnumber_the_classes() -> None:
+def test_head_classes_need_counts_and_must_not_outnumber_the_classes():
     with pytest.raises(ValueError, match="needs class_counts to know which are the head_classes"):
         RISDALoss(4, 5, head_classes=2)
     with pytest.raises(ValueError, match="head_classes"):
@@ -236,7 +230,7 @@ def test_head_classes_need_counts_and_must_not_outnumber_the_classes() -> None:
 
 
 @pytest.mark.parametrize("cast", ["half", "bfloat16"])
-def test_casting_a_model_down_keeps_the_confusion(cast: str) -> None:
+def test_casting_a_model_down_keeps_the_confusion(cast):
     loss = RISDALoss(2, 3)
     loss.set_confusion(torch.tensor([[70_001, 3], [515, 4_099]]))
     expected = loss.relations()

@@ -17,18 +17,18 @@ COUNTS = torch.tensor([40, 30, 20, 10, 9, 8, 7, 3, 2])
 KINDS = [{"covariance": "diagonal"}, {"covariance": "low_rank", "rank": 2}, {"covariance": "full"}]
 
 
-def batch(seed: int = 1) -> tuple[Tensor, Tensor]:
+def batch(seed=1):
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(8, FEATURES, generator=generator, dtype=torch.float64)
     return features.requires_grad_(), torch.tensor([0, 3, 3, 6, 0, 7, 6, 0])
 
 
-def head() -> nn.Linear:
+def head():
     torch.manual_seed(0)
     return nn.Linear(FEATURES, CLASSES).double()
 
 
-def prepared(loss: ICDALoss) -> ICDALoss:
+def prepared(loss):
     """With statistics of all classes."""
     generator = torch.Generator().manual_seed(9)
     rows = torch.randn(60, FEATURES, generator=generator, dtype=torch.float64)
@@ -36,7 +36,7 @@ def prepared(loss: ICDALoss) -> ICDALoss:
     return loss
 
 
-def both(loss: ICDALoss, progress: float = 0.7, **given: Any) -> list[Tensor]:
+def both(loss, progress=0.7, **given):
     """The value and its gradients at features, weight and bias."""
     (features, targets), layer = batch(), head()
     value = loss(features, targets, layer, progress, **given)
@@ -48,7 +48,7 @@ def both(loss: ICDALoss, progress: float = 0.7, **given: Any) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("options", KINDS, ids=lambda options: options["covariance"])
-def test_without_negatives_it_is_the_loss_of_the_batchs_classes_alone(options: dict[str, Any]) -> None:
+def test_without_negatives_it_is_the_loss_of_the_batchs_classes_alone(options):
     found = both(prepared(SampledICDALoss(CLASSES, FEATURES, COUNTS, negatives=0, **options)))
     (features, targets), layer = batch(), head()
     classes, places = torch.unique(targets, return_inverse=True)
@@ -64,7 +64,7 @@ def test_without_negatives_it_is_the_loss_of_the_batchs_classes_alone(options: d
 
 @pytest.mark.parametrize("given_logits", [False, True])
 @pytest.mark.parametrize("options", KINDS, ids=lambda options: options["covariance"])
-def test_with_all_other_classes_it_is_icda(options: dict[str, Any], given_logits: bool) -> None:
+def test_with_all_other_classes_it_is_icda(options, given_logits):
     """Values, gradients and statistics; the same whether logits are given or not."""
     losses = [
         prepared(SampledICDALoss(CLASSES, FEATURES, COUNTS, negatives=100, **options)),
@@ -93,7 +93,7 @@ class Chosen(SampledICDALoss):
         return Subset(torch.cat([own, torch.tensor(self.chosen)]), places, mass.double())
 
 
-def test_the_sum_of_the_softmax_is_right_on_average_over_all_draws_and_the_loss_too_small() -> None:
+def test_the_sum_of_the_softmax_is_right_on_average_over_all_draws_and_the_loss_too_small():
     """With lambda = 0 its terms are those of ICDA; the mean over all draws of 2 of 5 is then exact."""
     options: dict[str, Any] = {"covariance": "diagonal", "reduction": "none"}
     whole = prepared(ICDALoss(CLASSES, FEATURES, COUNTS, **options))
@@ -110,7 +110,7 @@ def test_the_sum_of_the_softmax_is_right_on_average_over_all_draws_and_the_loss_
     assert (torch.stack(losses).mean(0) < wanted).all()
 
 
-def test_mixed_covariances_are_right_on_average_over_all_draws() -> None:
+def test_mixed_covariances_are_right_on_average_over_all_draws():
     """The quadratic term of a class of the batch, for which every draw has an estimate."""
     options: dict[str, Any] = {"covariance": "diagonal", "variance_bound": 1e9}
     whole = prepared(ICDALoss(CLASSES, FEATURES, COUNTS, **options)).eval()
@@ -133,7 +133,7 @@ def test_mixed_covariances_are_right_on_average_over_all_draws() -> None:
     torch.testing.assert_close(torch.stack(found).mean(0), wanted.detach()[:, own], rtol=1e-10, atol=1e-13)
 
 
-def test_negatives_are_drawn_evenly_without_repetition_and_never_from_the_batch() -> None:
+def test_negatives_are_drawn_evenly_without_repetition_and_never_from_the_batch():
     loss = SampledICDALoss(CLASSES, FEATURES, negatives=2)
     _, targets = batch()
     torch.manual_seed(0)
@@ -150,7 +150,7 @@ def test_negatives_are_drawn_evenly_without_repetition_and_never_from_the_batch(
     assert (seen[[1, 2, 4, 5, 8]] - 240).abs().max() < 60  # five standard deviations
 
 
-def test_a_seed_repeats_a_step_and_weights_of_classes_not_drawn_have_no_gradient() -> None:
+def test_a_seed_repeats_a_step_and_weights_of_classes_not_drawn_have_no_gradient():
     results = []
     for _ in range(2):
         torch.manual_seed(5)
@@ -164,7 +164,7 @@ def test_a_seed_repeats_a_step_and_weights_of_classes_not_drawn_have_no_gradient
     assert int((results[0].abs().sum(1) > 0).sum()) == 6
 
 
-def test_class_weights_ignored_labels_and_attributes_mean_what_they_mean_to_icda() -> None:
+def test_class_weights_ignored_labels_and_attributes_mean_what_they_mean_to_icda():
     weights = torch.linspace(1, 2, CLASSES)
     table = torch.arange(1, 2 * CLASSES + 1).view(2, CLASSES)
     for options, given in (
@@ -181,7 +181,7 @@ def test_class_weights_ignored_labels_and_attributes_mean_what_they_mean_to_icda
             torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-13)
 
 
-def test_in_eval_mode_no_class_is_left_out() -> None:
+def test_in_eval_mode_no_class_is_left_out():
     few, all_classes = (
         prepared(kind(CLASSES, FEATURES, COUNTS, covariance="diagonal")).eval() for kind in (SampledICDALoss, ICDALoss)
     )
@@ -191,7 +191,7 @@ def test_in_eval_mode_no_class_is_left_out() -> None:
     assert torch.equal(few.adjustment(features, targets, layer), all_classes.adjustment(features, targets, layer))
 
 
-def test_a_refused_call_changes_nothing() -> None:
+def test_a_refused_call_changes_nothing():
     loss = prepared(SampledICDALoss(CLASSES, FEATURES, COUNTS, negatives=2, covariance="diagonal"))
     before = {name: value.clone() for name, value in loss.state_dict().items()}
     (features, targets), layer = batch(), head()
@@ -211,7 +211,7 @@ def test_a_refused_call_changes_nothing() -> None:
         assert torch.equal(value, before[name]), name
 
 
-def test_a_batch_of_one_class_without_negatives_has_nothing_to_lose() -> None:
+def test_a_batch_of_one_class_without_negatives_has_nothing_to_lose():
     loss = SampledICDALoss(CLASSES, FEATURES, covariance="diagonal", negatives=0).double()
     (features, _), layer = batch(), head()
     assert float(loss(features, torch.full((8,), 4), layer)) == 0

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda import ISDALoss
@@ -10,14 +10,14 @@ from icda.losses import LOSSES
 from icda.losses.sgida import SGIDALoss, batch_hard_triplet
 
 
-def make_batch(seed: int = 0, size: int = 9, num_classes: int = 4, dim: int = 5) -> tuple[Tensor, Tensor, nn.Linear]:
+def make_batch(seed=0, size=9, num_classes=4, dim=5):
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     features = torch.randn(size, dim, generator=generator, dtype=torch.float64) + 1
     return features.requires_grad_(), torch.arange(size) % num_classes, nn.Linear(dim, num_classes).double()
 
 
-def oracle_relations(mean: Tensor, count: Tensor) -> list[list[float]]:
+def oracle_relations(mean, count):
     rows = []
     for y in range(len(mean)):
         raw = [0.0] * len(mean)
@@ -29,7 +29,7 @@ def oracle_relations(mean: Tensor, count: Tensor) -> list[list[float]]:
     return rows
 
 
-def oracle_triplet(logits: Tensor, targets: Tensor, margin: float) -> list[float]:
+def oracle_triplet(logits, targets, margin):
     values = []
     for i, y in enumerate(targets.tolist()):
         own = [
@@ -42,7 +42,7 @@ def oracle_triplet(logits: Tensor, targets: Tensor, margin: float) -> list[float
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "low_rank"])
 @pytest.mark.parametrize(("num_classes", "present"), [(4, 4), (2, 2), (100, 3)])
-def test_loss_and_gradients_equal_naive_loops(kind: str, num_classes: int, present: int) -> None:
+def test_loss_and_gradients_equal_naive_loops(kind, num_classes, present):
     options = {"lambda0": 0.8, "smoothing": 0.3, "triplet_weight": 0.2, "triplet_margin": 0.7}
     loss = SGIDALoss(num_classes, 5, covariance=kind, rank=5, reduction="none", **options).double()
     batches = [make_batch(seed, num_classes=num_classes) for seed in range(3)]
@@ -72,14 +72,14 @@ def test_loss_and_gradients_equal_naive_loops(kind: str, num_classes: int, prese
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
 
 
-def test_without_smoothing_and_triplets_it_is_isda() -> None:
+def test_without_smoothing_and_triplets_it_is_isda():
     loss, isda = SGIDALoss(4, 5, smoothing=0.0, triplet_weight=0.0).double(), ISDALoss(4, 5).double()
     for seed in range(3):
         features, targets, head = make_batch(seed)
         assert torch.equal(loss(features, targets, head, 0.6), isda(features, targets, head, 0.6))
 
 
-def test_triplet_gradients_are_right_also_for_equal_samples() -> None:
+def test_triplet_gradients_are_right_also_for_equal_samples():
     logits, targets = torch.randn(7, 3, dtype=torch.float64).requires_grad_(), torch.arange(7) % 2
     assert torch.autograd.gradcheck(lambda z: batch_hard_triplet(z, targets, 3.0), (logits,))
     equal = torch.zeros(4, 3).requires_grad_()
@@ -88,7 +88,7 @@ def test_triplet_gradients_are_right_also_for_equal_samples() -> None:
 
 
 @pytest.mark.parametrize("targets", [[0, 0, 0], [0, 1, 2]], ids=["one class", "all alone"])
-def test_a_batch_without_triplets_has_none(targets: list[int]) -> None:
+def test_a_batch_without_triplets_has_none(targets):
     logits = torch.randn(3, 3).requires_grad_()
     values = batch_hard_triplet(logits, torch.tensor(targets), 1.0)
     assert values.tolist() == [0, 0, 0]
@@ -96,7 +96,7 @@ def test_a_batch_without_triplets_has_none(targets: list[int]) -> None:
     assert torch.isfinite(logits.grad).all()
 
 
-def test_the_first_class_seen_is_related_to_itself() -> None:
+def test_the_first_class_seen_is_related_to_itself():
     loss = SGIDALoss(3, 5)
     features, _, head = make_batch(num_classes=3)
     value = loss(features.float(), torch.zeros(9).long(), head.float())
@@ -105,6 +105,6 @@ def test_the_first_class_seen_is_related_to_itself() -> None:
     assert loss.relations()[1].tolist() == [1, 0, 0]  # the only other class there is
 
 
-def test_it_says_that_it_is_an_approximation_where_it_is_listed() -> None:
+def test_it_says_that_it_is_an_approximation_where_it_is_listed():
     first = (LOSSES.get("sgida").__doc__ or "").split("\n")[0]
     assert first.startswith("APPROXIMATION")

@@ -12,14 +12,14 @@ from icda.errors import InputError
 from icda.functional.augmentation import variance_term
 from icda.functional.fused import adjusted_logits, augmentation_term
 from icda.losses import SGIDALoss
-from icda.losses.augmented import VARIANCE_BOUND, StatisticsLoss
+from icda.losses.augmented import VARIANCE_BOUND
 from icda.statistics import Moments
 
 TYPES = [ICDALoss, ISDALoss, RISDALoss, SGIDALoss]
 KINDS = ["full", "diagonal", "low_rank"]
 
 
-def train_head(loss: StatisticsLoss, steps: int = 60) -> tuple[list[float], nn.Linear]:
+def train_head(loss, steps=60):
     """SGD at the default rate and momentum on features that spread widely, as those of few images come to do."""
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(64) % 2
@@ -44,9 +44,7 @@ def train_head(loss: StatisticsLoss, steps: int = 60) -> tuple[list[float], nn.L
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("covariance", KINDS)
-def test_a_rate_too_large_for_the_variances_runs_away_only_without_the_bound(
-    kind: type[StatisticsLoss], covariance: str
-) -> None:
+def test_a_rate_too_large_for_the_variances_runs_away_only_without_the_bound(kind, covariance):
     free, _ = train_head(kind(2, 6, covariance=covariance, variance_bound=math.inf))
     assert not math.isfinite(free[-1]) or free[-1] > 1e8
     bounded, head = train_head(kind(2, 6, covariance=covariance))
@@ -54,7 +52,7 @@ def test_a_rate_too_large_for_the_variances_runs_away_only_without_the_bound(
     assert head.weight.isfinite().all()
 
 
-def problem(kind: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor, Moments]:
+def problem(kind, dtype=torch.float64):
     generator = torch.Generator().manual_seed(3)
 
     def normal(*shape: int) -> Tensor:
@@ -70,7 +68,7 @@ def problem(kind: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tens
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("learnt", [False, True])
-def test_within_the_bound_value_and_gradient_are_the_same_to_the_bit(kind: str, learnt: bool) -> None:
+def test_within_the_bound_value_and_gradient_are_the_same_to_the_bit(kind, learnt):
     weight, targets, coefficients, towards, moments = problem(kind, torch.float32)
     coefficients.requires_grad_(learnt)
     largest = variance_term(weight, targets, coefficients, moments, 0.6).max().item()
@@ -85,7 +83,7 @@ def test_within_the_bound_value_and_gradient_are_the_same_to_the_bit(kind: str, 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("learnt", [False, True])
-def test_above_the_bound_lambda_is_smaller_for_that_sample_and_class(kind: str, learnt: bool) -> None:
+def test_above_the_bound_lambda_is_smaller_for_that_sample_and_class(kind, learnt):
     weight, targets, coefficients, towards, moments = problem(kind)
     lam = 0.6
     free = variance_term(weight, targets, coefficients, moments, lam)
@@ -108,7 +106,7 @@ def test_above_the_bound_lambda_is_smaller_for_that_sample_and_class(kind: str, 
     torch.testing.assert_close(gradient, wanted_gradient, rtol=1e-10, atol=1e-10)
 
 
-def test_logits_and_bounded_term_in_one_step_equal_both_apart() -> None:
+def test_logits_and_bounded_term_in_one_step_equal_both_apart():
     weight, targets, coefficients, towards, moments = problem("diagonal")
     features = torch.randn(6, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     results = []
@@ -126,12 +124,12 @@ def test_logits_and_bounded_term_in_one_step_equal_both_apart() -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_loss_is_made_with_the_bound_and_can_be_made_without(kind: type[StatisticsLoss]) -> None:
+def test_a_loss_is_made_with_the_bound_and_can_be_made_without(kind):
     assert kind(3, 4).variance_bound == VARIANCE_BOUND
     assert kind(3, 4, variance_bound=math.inf).variance_bound == math.inf
 
 
 @pytest.mark.parametrize("bound", [0.0, -1.0, math.nan])
-def test_a_bound_that_is_not_positive_is_refused(bound: float) -> None:
+def test_a_bound_that_is_not_positive_is_refused(bound):
     with pytest.raises(InputError, match="variance_bound must be positive"):
         ICDALoss(2, 3, variance_bound=bound)

@@ -2,8 +2,6 @@
 
 import io
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +13,7 @@ COUNTS = torch.tensor([40, 20, 10, 5])
 CLASSES, DIM = 4, 6
 
 
-def samples(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def samples(size, seed):
     """Logits, features, targets and a weight, in float64."""
     generator = torch.Generator().manual_seed(seed)
     logits, features, weight = (
@@ -25,19 +23,17 @@ def samples(size: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return 3 * logits, features, torch.randint(CLASSES, (size,), generator=generator), weight
 
 
-def probabilities(logits: list[float]) -> list[float]:
+def probabilities(logits):
     exponents = [math.exp(z) for z in logits]
     return [e / sum(exponents) for e in exponents]
 
 
-def loss_and_margin(logits: list[float], y: int) -> tuple[float, float]:
+def loss_and_margin(logits, y):
     p = probabilities(logits)
     return -math.log(p[y]), p[y] - max(p[c] for c in range(len(p)) if c != y)
 
 
-def reference(
-    logits: list[float], h: list[float], y: int, weight: list[list[float]], mean_loss: float, mean_margin: float
-) -> dict[str, float]:
+def reference(logits, h, y, weight, mean_loss, mean_margin):
     """mathematics 1, one row of the table after the other."""
     p, w = probabilities(logits), weight[y]
     loss, margin = loss_and_margin(logits, y)
@@ -56,7 +52,7 @@ def reference(
     }
 
 
-def class_means(batches: list[tuple[Tensor, Tensor]]) -> dict[int, tuple[float, float]]:
+def class_means(batches):
     """Mean loss and margin of every class that is there."""
     rows: dict[int, list[tuple[float, float]]] = {}
     for logits, targets in batches:
@@ -69,7 +65,7 @@ def class_means(batches: list[tuple[Tensor, Tensor]]) -> dict[int, tuple[float, 
 
 
 @pytest.mark.parametrize("epochs", [0, 1])
-def test_every_row_equals_the_definitions(epochs: int) -> None:
+def test_every_row_equals_the_definitions(epochs):
     characteristics = Characteristics(COUNTS).double()
     means = dict.fromkeys(range(CLASSES), (5.0, 1.0))
     for _ in range(epochs):
@@ -86,7 +82,7 @@ def test_every_row_equals_the_definitions(epochs: int) -> None:
             assert value == pytest.approx(wanted[name], rel=1e-6, abs=1e-9), name
 
 
-def test_in_the_first_epoch_classes_are_taken_to_have_loss_five_and_margin_one() -> None:
+def test_in_the_first_epoch_classes_are_taken_to_have_loss_five_and_margin_one():
     characteristics = Characteristics(COUNTS)
     characteristics.observe(*_pair(samples(20, 3)))  # what the running epoch has seen does not count yet
     rows = characteristics(*samples(9, 1))
@@ -96,7 +92,7 @@ def test_in_the_first_epoch_classes_are_taken_to_have_loss_five_and_margin_one()
     torch.testing.assert_close(column["relative_margin"], column["margin"] - 1)
 
 
-def test_class_means_are_those_of_the_last_epoch_alone() -> None:
+def test_class_means_are_those_of_the_last_epoch_alone():
     characteristics = Characteristics(COUNTS).double()
     for seed in (1, 2, 3):  # three epochs of two batches: an average over epochs would show
         batches = [_pair(samples(25, 10 * seed + k)) for k in range(2)]
@@ -108,7 +104,7 @@ def test_class_means_are_those_of_the_last_epoch_alone() -> None:
             assert float(characteristics.mean_margin[y]) == pytest.approx(margin, rel=1e-9)
 
 
-def test_a_class_without_samples_keeps_its_means() -> None:
+def test_a_class_without_samples_keeps_its_means():
     characteristics = Characteristics(COUNTS).double()
     logits, _, targets, _ = samples(25, 1)
     characteristics.observe(logits, targets)
@@ -122,7 +118,7 @@ def test_a_class_without_samples_keeps_its_means() -> None:
     assert characteristics.mean_loss[moved] != loss[moved]
 
 
-def test_state_taken_within_an_epoch_continues_it() -> None:
+def test_state_taken_within_an_epoch_continues_it():
     whole, first, second = (Characteristics(COUNTS) for _ in range(3))
     batches = [_pair(samples(12, seed)) for seed in (1, 2)]
     for batch in batches:
@@ -136,7 +132,7 @@ def test_state_taken_within_an_epoch_continues_it() -> None:
     assert torch.equal(whole.mean_margin, second.mean_margin)
 
 
-def test_nothing_carries_a_gradient() -> None:
+def test_nothing_carries_a_gradient():
     logits, features, targets, weight = samples(9, 1)
     characteristics = Characteristics(COUNTS)
     inputs = [value.requires_grad_() for value in (logits, features, weight)]
@@ -146,7 +142,7 @@ def test_nothing_carries_a_gradient() -> None:
     assert not list(characteristics.parameters())
 
 
-def test_sure_predictions_and_zero_features_stay_finite() -> None:
+def test_sure_predictions_and_zero_features_stay_finite():
     logits = torch.tensor([[1e4, 0.0, 0.0, 0.0], [-1e4, 1e4, 0.0, 0.0]])
     rows = Characteristics(COUNTS)(logits, torch.zeros(2, DIM), torch.tensor([0, 0]), torch.zeros(CLASSES, DIM))
     assert torch.isfinite(rows).all()
@@ -156,7 +152,7 @@ def test_sure_predictions_and_zero_features_stay_finite() -> None:
     assert column["margin"] == [1, -1]
 
 
-def test_half_precision_logits_are_described_in_single_precision() -> None:
+def test_half_precision_logits_are_described_in_single_precision():
     logits, features, targets, weight = samples(9, 1)
     halved = [value.bfloat16() for value in (logits, features, weight)]
     rows = Characteristics(COUNTS)(halved[0], halved[1], targets, halved[2])
@@ -165,7 +161,7 @@ def test_half_precision_logits_are_described_in_single_precision() -> None:
     torch.testing.assert_close(rows, wanted, rtol=0.02, atol=0.02)
 
 
-def observe_on_rank(rank: int) -> dict[str, Tensor]:
+def observe_on_rank(rank):
     """Half of every batch; within the second epoch the first rank's state replaces that of all, as on resuming."""
     characteristics = Characteristics(COUNTS)
     for seed in (1, 2):
@@ -182,7 +178,7 @@ def observe_on_rank(rank: int) -> dict[str, Tensor]:
     return dict(characteristics.state_dict())
 
 
-def test_two_ranks_have_the_means_of_one_process_even_when_resumed(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_have_the_means_of_one_process_even_when_resumed(run_on_ranks):
     one = Characteristics(COUNTS)
     for seed in (1, 2, 3):
         one.observe(*_pair(samples(12, seed)))
@@ -193,12 +189,12 @@ def test_two_ranks_have_the_means_of_one_process_even_when_resumed(run_on_ranks:
             torch.testing.assert_close(state[name], value, rtol=1e-6, atol=1e-7)
 
 
-def _pair(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _pair(drawn):
     logits, _, targets, _ = drawn
     return logits, targets
 
 
-def _through_a_file(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _through_a_file(state):
     buffer = io.BytesIO()
     torch.save(state, buffer)
     buffer.seek(0)
@@ -209,13 +205,13 @@ def _through_a_file(state: dict[str, Tensor]) -> dict[str, Tensor]:
 EPOCHS, SAMPLES = 3, 7
 
 
-def answers() -> tuple[Tensor, Tensor]:
+def answers():
     """Logits (epochs, N, C) and labels."""
     torch.manual_seed(0)
     return 2 * torch.randn(EPOCHS, SAMPLES, CLASSES, dtype=torch.float64), torch.arange(SAMPLES) % CLASSES
 
 
-def test_means_are_those_of_all_epochs_and_of_what_is_said_now() -> None:
+def test_means_are_those_of_all_epochs_and_of_what_is_said_now():
     logits, targets = answers()
     history = SampleHistory(SAMPLES).double()
     for epoch in range(EPOCHS - 1):
@@ -228,7 +224,7 @@ def test_means_are_those_of_all_epochs_and_of_what_is_said_now() -> None:
         torch.testing.assert_close(found[i], torch.tensor(wanted, dtype=torch.float64), rtol=1e-12, atol=0)
 
 
-def test_reading_changes_nothing() -> None:
+def test_reading_changes_nothing():
     logits, targets = answers()
     history = SampleHistory(SAMPLES)
     history.observe(logits[0], targets, torch.arange(SAMPLES))
@@ -236,7 +232,7 @@ def test_reading_changes_nothing() -> None:
     assert torch.equal(history(logits[1], targets, torch.arange(SAMPLES)), first)
 
 
-def test_a_sample_with_another_label_or_number_has_its_present_figures() -> None:
+def test_a_sample_with_another_label_or_number_has_its_present_figures():
     logits, targets = answers()
     history = SampleHistory(3).double()
     history.observe(logits[0, :3], targets[:3], torch.arange(3))
@@ -250,7 +246,7 @@ def test_a_sample_with_another_label_or_number_has_its_present_figures() -> None
     )
 
 
-def test_state_is_read_back_and_may_be_of_another_length() -> None:
+def test_state_is_read_back_and_may_be_of_another_length():
     logits, targets = answers()
     history = SampleHistory(SAMPLES)
     history.observe(logits[0], targets, torch.arange(SAMPLES))
@@ -260,14 +256,14 @@ def test_state_is_read_back_and_may_be_of_another_length() -> None:
     assert torch.equal(other(logits[1], targets, index), history(logits[1], targets, index))
 
 
-def on_rank(rank: int) -> dict[str, Any]:
+def on_rank(rank):
     logits, targets = answers()
     history, rows = SampleHistory(SAMPLES), (torch.arange(5), torch.arange(5, SAMPLES))[rank]
     history.observe(logits[0, rows], targets[rows], rows)
     return {"sums": history.sums, "labels": history.labels}
 
 
-def test_every_rank_remembers_the_samples_of_all(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_every_rank_remembers_the_samples_of_all(run_on_ranks):
     logits, targets = answers()
     whole = SampleHistory(SAMPLES)
     whole.observe(logits[0], targets, torch.arange(SAMPLES))

@@ -1,6 +1,6 @@
 """The look-ahead against double backward, finite differences, closed forms and one process."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from icda.data.task import Batch
 from icda.functional.strength import Strength
 from icda.losses import ICDALoss
-from icda.meta import Forward, MetaGradient, look_ahead
+from icda.meta import Forward, look_ahead
 from icda.meta.moments import normalised, with_values
 from icda.methods.base import Context, Setup
 from icda.methods.meta_icda import MetaICDAMethod
@@ -24,21 +24,21 @@ RATE = 0.3
 CLASSES = 4
 
 
-def network(kind: str = "resnet8") -> FeatureClassifier:
+def network(kind="resnet8"):
     if kind == "dropout":
         encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 12), nn.Tanh(), nn.Dropout(0.4))
         return FeatureClassifier(encoder, nn.Linear(12, CLASSES)).double()
     return create_model(kind, CLASSES, (3, 8, 8)).double()
 
 
-def batch(size: int, seed: int) -> Batch:
+def batch(size, seed):
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(size, 3, 8, 8, generator=generator, dtype=torch.float64)
     targets = torch.randint(CLASSES, (size,), generator=generator)
     return Batch(inputs, targets, None, torch.arange(size))
 
 
-def context(model: FeatureClassifier, metadata: Batch) -> Context:
+def context(model, metadata):
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     return Context(
         networks=[model],
@@ -52,18 +52,11 @@ def context(model: FeatureClassifier, metadata: Batch) -> Context:
     )
 
 
-def setup(model: FeatureClassifier) -> Setup:
+def setup(model):
     return Setup(CLASSES, model.feature_dim, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75)
 
 
-def textbook(
-    model: FeatureClassifier,
-    inputs: Tensor,
-    inner: Callable[[Tensor, Tensor], Tensor],
-    outer: Sequence[Tensor],
-    metadata: Batch,
-    random_state: list[Tensor],
-) -> tuple[Tensor, ...]:
+def textbook(model, inputs, inner, outer, metadata, random_state):
     """Double backward through the whole network."""
 
     def buffers() -> dict[str, Tensor]:
@@ -81,7 +74,7 @@ def textbook(
     return torch.autograd.grad(meta_loss, list(outer), allow_unused=True, materialize_grads=True)
 
 
-def close(found: Tensor, wanted: Tensor, tolerance: float) -> None:
+def close(found, wanted, tolerance):
     if found.dim() == 3 and found.shape[1] == found.shape[2]:  # a covariance: P reads its symmetric part alone
         found, wanted = found + found.mT, wanted + wanted.mT
     scale = wanted.abs().max()
@@ -117,7 +110,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", METHODS)
-def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name: str, way: str) -> None:
+def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name, way):
     mode, record, tolerance = WAYS[way]
     model, data, metadata = network(), batch(12, 1), batch(9, 2)
     method = METHODS[name](model).double().train()
@@ -136,7 +129,7 @@ def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_full_look_ahead_draws_the_same_dropout_masks_again(way: str) -> None:
+def test_full_look_ahead_draws_the_same_dropout_masks_again(way):
     mode, record, tolerance = WAYS[way]
     model, data, metadata = network("dropout"), batch(12, 1), batch(9, 2)
     forward = Forward.of(model.train(), data.inputs, record)
@@ -197,7 +190,7 @@ class HeadProblem:
 
 
 @pytest.mark.parametrize("name", ["alpha", "mean", "variances"])
-def test_head_look_ahead_equals_finite_differences(name: str) -> None:
+def test_head_look_ahead_equals_finite_differences(name):
     problem = HeadProblem()
     gradient = problem.look_ahead("head")[name].flatten()
     flat, step = problem.outer[name].flatten(), 1e-5
@@ -212,14 +205,14 @@ def test_head_look_ahead_equals_finite_differences(name: str) -> None:
         assert abs(float(gradient[place]) - difference) <= 1e-9 + 1e-6 * abs(difference)
 
 
-def test_head_look_ahead_equals_full_where_only_the_head_is_trained() -> None:
+def test_head_look_ahead_equals_full_where_only_the_head_is_trained():
     problem = HeadProblem()
     head, full = problem.look_ahead("head"), problem.look_ahead("full")
     for name in problem.outer:
         assert torch.allclose(head[name], full[name], rtol=1e-12, atol=1e-15)
 
 
-def test_head_look_ahead_equals_the_closed_form_for_alpha() -> None:
+def test_head_look_ahead_equals_the_closed_form_for_alpha():
     """mathematics 3.3: dL_meta/dalpha_i = -(eta/n) beta q~_{i,y} sum_{c != y} q~_{i,c} E_{i,c}."""
     problem = HeadProblem()
     found = problem.look_ahead("head")["alpha"]
@@ -239,7 +232,7 @@ def test_head_look_ahead_equals_the_closed_form_for_alpha() -> None:
 
 
 @pytest.mark.parametrize("mode", ["full", "head", "difference"])
-def test_buffers_parameters_and_random_state_are_left_as_they_were(mode: str) -> None:
+def test_buffers_parameters_and_random_state_are_left_as_they_were(mode):
     model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
     forward = Forward.of(model, data.inputs)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -257,7 +250,7 @@ def test_buffers_parameters_and_random_state_are_left_as_they_were(mode: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_shared_forward_pass_still_serves_the_real_step(way: str) -> None:
+def test_the_shared_forward_pass_still_serves_the_real_step(way):
     mode, record, _ = WAYS[way]
     model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
     reference = {name: value.clone() for name, value in model.state_dict().items()}
@@ -277,7 +270,7 @@ def test_the_shared_forward_pass_still_serves_the_real_step(way: str) -> None:
         assert torch.equal(gradient, parameter.grad)
 
 
-def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient() -> None:
+def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient():
     model, data, metadata = network().train(), batch(12, 1), batch(9, 2)
     idle = torch.ones(3, dtype=torch.float64, requires_grad=True)
     forward = Forward.of(model, data.inputs)
@@ -291,7 +284,7 @@ def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient() -> None:
     assert found.gradients[1].abs() > 0
 
 
-def test_a_model_without_a_linear_head_is_refused() -> None:
+def test_a_model_without_a_linear_head_is_refused():
     model = FeatureClassifier(nn.Identity(), nn.Conv2d(3, CLASSES, 8)).double()
     data = batch(4, 1)
     forward = Forward(data.inputs, model.encoder(data.inputs), [torch.get_rng_state()])
@@ -303,7 +296,7 @@ RANK_CLASSES, RANK_RATE = 3, 0.5
 SHARES = {"equal": (slice(0, 4), slice(4, 8)), "unequal": (slice(0, 6), slice(6, 8))}
 
 
-def problem() -> tuple[FeatureClassifier, Tensor, Tensor, Tensor]:
+def problem():
     """A network, inputs of a batch of 8 and of 8 metadata samples, and class weights to learn."""
     torch.manual_seed(0)
     model = create_model("mlp", RANK_CLASSES, (5,), hidden=6).double()
@@ -311,7 +304,7 @@ def problem() -> tuple[FeatureClassifier, Tensor, Tensor, Tensor]:
     return model, inputs, metadata, torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64, requires_grad=True)
 
 
-def gradients(rows: slice, meta_rows: slice, mode: Any) -> MetaGradient:
+def gradients(rows, meta_rows, mode):
     model, inputs, metadata, weights = problem()
     targets = (torch.arange(8) % RANK_CLASSES)[rows]
 
@@ -323,7 +316,7 @@ def gradients(rows: slice, meta_rows: slice, mode: Any) -> MetaGradient:
     return look_ahead(model, forward, inner, [weights], metadata[meta_rows], meta_targets, RANK_RATE, mode)
 
 
-def on_rank(rank: int) -> dict[str, Any]:
+def on_rank(rank):
     found = {}
     for share, rows in SHARES.items():
         for mode in ("full", "head", "difference"):
@@ -337,13 +330,13 @@ ODD = (slice(0, 3), slice(3, 8))
 
 
 @pytest.fixture(scope="module")
-def two_ranks(run_on_ranks: Callable[..., list[Any]]) -> list[Any]:
+def two_ranks(run_on_ranks):
     return run_on_ranks(on_rank)
 
 
 @pytest.mark.parametrize("mode", ["full", "head", "difference"])
 @pytest.mark.parametrize("share", SHARES)
-def test_two_ranks_look_ahead_as_one_process_does(share: str, mode: str, two_ranks: list[Any]) -> None:
+def test_two_ranks_look_ahead_as_one_process_does(share, mode, two_ranks):
     whole = gradients(slice(None), slice(None), mode)
     assert whole.gradients[0].abs().min() > 1e-4
     for rank in two_ranks:

@@ -1,11 +1,8 @@
 """Networks that give strengths, and the log of what they gave."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.errors import InputError
 from icda.meta.strength_network import InputNorm, StrengthLog, StrengthNetwork, centre
@@ -13,12 +10,12 @@ from icda.meta.strength_network import InputNorm, StrengthLog, StrengthNetwork, 
 SIZE = 5
 
 
-def inputs(seed: int, size: int = 12) -> Tensor:
+def inputs(seed, size=12):
     drawn = torch.randn(size, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return drawn * torch.tensor([1.0, 10.0, 0.1, 3.0, 2.0]) + torch.tensor([0.0, 50.0, 1.0, -3.0, 0.5])
 
 
-def pair_of_norms() -> tuple[InputNorm, nn.BatchNorm1d]:
+def pair_of_norms():
     """Ours and torch's, with the same scale and shift."""
     ours, theirs = InputNorm(SIZE).double(), nn.BatchNorm1d(SIZE).double()
     with torch.no_grad():
@@ -28,7 +25,7 @@ def pair_of_norms() -> tuple[InputNorm, nn.BatchNorm1d]:
     return ours, theirs
 
 
-def test_input_norm_gives_the_output_and_gradients_of_batch_norm_in_training() -> None:
+def test_input_norm_gives_the_output_and_gradients_of_batch_norm_in_training():
     ours, theirs = pair_of_norms()
     towards = torch.randn(12, SIZE, dtype=torch.float64)
     for seed in range(3):
@@ -40,7 +37,7 @@ def test_input_norm_gives_the_output_and_gradients_of_batch_norm_in_training() -
     torch.testing.assert_close(ours.shift.grad, theirs.bias.grad)
 
 
-def test_input_norm_keeps_the_running_mean_of_batch_norm_and_the_biased_variance() -> None:
+def test_input_norm_keeps_the_running_mean_of_batch_norm_and_the_biased_variance():
     """torch's running variance divides by n - 1, ours by n: theirs starts at one too, so compare what was added."""
     ours, theirs = pair_of_norms()
     for seed in range(3):
@@ -53,7 +50,7 @@ def test_input_norm_keeps_the_running_mean_of_batch_norm_and_the_biased_variance
     )
 
 
-def test_input_norm_equals_batch_norm_in_evaluation_and_learns_nothing_there() -> None:
+def test_input_norm_equals_batch_norm_in_evaluation_and_learns_nothing_there():
     ours, theirs = pair_of_norms()
     ours(inputs(0))
     theirs.running_mean, theirs.running_var = ours.running_mean.clone(), ours.running_variance.clone()
@@ -64,19 +61,19 @@ def test_input_norm_equals_batch_norm_in_evaluation_and_learns_nothing_there() -
     assert torch.equal(ours.running_variance, theirs.running_var)
 
 
-def test_a_batch_of_one_is_normalised_to_the_shift() -> None:
+def test_a_batch_of_one_is_normalised_to_the_shift():
     ours, _ = pair_of_norms()
     torch.testing.assert_close(ours(inputs(0, size=1))[0], ours.shift)
 
 
-def norm_on_rank(rank: int) -> dict[str, Any]:
+def norm_on_rank(rank):
     torch.manual_seed(0)
     norm = InputNorm(SIZE).double()
     out = norm(inputs(0)[:7] if rank == 0 else inputs(0)[7:])  # unequal shares
     return {"out": out.detach(), "state": dict(norm.state_dict())}
 
 
-def test_two_ranks_normalise_as_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_normalise_as_one_process_does(run_on_ranks):
     one = InputNorm(SIZE).double()
     wanted = one(inputs(0)).detach()
     ranks = run_on_ranks(norm_on_rank)
@@ -86,7 +83,7 @@ def test_two_ranks_normalise_as_one_process_does(run_on_ranks: Callable[..., lis
             torch.testing.assert_close(rank["state"][name], value, rtol=1e-12, atol=1e-12)
 
 
-def test_strengths_are_about_one_half_at_the_start() -> None:
+def test_strengths_are_about_one_half_at_the_start():
     for seed in range(5):
         torch.manual_seed(seed)
         strengths = StrengthNetwork()(100 * torch.randn(256, 10) + 30).detach()
@@ -95,7 +92,7 @@ def test_strengths_are_about_one_half_at_the_start() -> None:
         assert 0.2 < float(strengths.min()) < float(strengths.max()) < 0.8
 
 
-def test_the_strength_network_is_two_hidden_layers_of_a_hundred_behind_a_norm() -> None:
+def test_the_strength_network_is_two_hidden_layers_of_a_hundred_behind_a_norm():
     torch.manual_seed(0)
     network = StrengthNetwork().eval()
     norm, first, _, second, _, last = network.layers
@@ -108,7 +105,7 @@ def test_the_strength_network_is_two_hidden_layers_of_a_hundred_behind_a_norm() 
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_inputs_layers_and_normalisation_can_be_chosen(layers: int) -> None:
+def test_inputs_layers_and_normalisation_can_be_chosen(layers):
     network = StrengthNetwork(1, hidden=7, layers=layers, normalise_inputs=False)
     linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
     assert [layer.out_features for layer in linear] == [7] * layers + [1]
@@ -122,7 +119,7 @@ LABELS = torch.tensor([0, 1, 0, 0, 2, 0, 1, 1, 1, 1, 3, 0])  # five of 0 and of 
 ALONE = torch.tensor([4, 10])
 
 
-def naive_centre(values: Tensor, labels: Tensor) -> Tensor:
+def naive_centre(values, labels):
     """Sample by sample: less the mean of the samples of its class, or of all that belong to rare classes."""
     names = labels.tolist()
     rare = {label for label in names if names.count(label) < 4}
@@ -133,7 +130,7 @@ def naive_centre(values: Tensor, labels: Tensor) -> Tensor:
     return torch.stack(parts)
 
 
-def test_values_are_centred_within_frequent_classes_and_rare_ones_are_taken_together() -> None:
+def test_values_are_centred_within_frequent_classes_and_rare_ones_are_taken_together():
     values = torch.randn(12, dtype=torch.float64, requires_grad=True)
     towards = torch.randn(12, dtype=torch.float64)
     found, wanted = centre(values, LABELS), naive_centre(values, LABELS)
@@ -144,7 +141,7 @@ def test_values_are_centred_within_frequent_classes_and_rare_ones_are_taken_toge
 
 
 @pytest.mark.parametrize("output", ["tanh", "linear"])
-def test_signed_outputs_are_the_plain_ones_less_their_means(output: Any) -> None:
+def test_signed_outputs_are_the_plain_ones_less_their_means(output):
     torch.manual_seed(0)
     centred = StrengthNetwork(SIZE, output=output).double().train()
     plain = StrengthNetwork(SIZE, output=output, centred=False).double().train()
@@ -157,7 +154,7 @@ def test_signed_outputs_are_the_plain_ones_less_their_means(output: Any) -> None
     assert (centred(inputs(1)) < 0).any()
 
 
-def test_withdrawal_multiplies_negative_strengths_after_centring_and_their_gradients() -> None:
+def test_withdrawal_multiplies_negative_strengths_after_centring_and_their_gradients():
     torch.manual_seed(0)
     plain = StrengthNetwork(SIZE, output="tanh").double().train()
     harder = StrengthNetwork(SIZE, output="tanh", withdrawal=3.0).double().train()
@@ -176,7 +173,7 @@ def test_withdrawal_multiplies_negative_strengths_after_centring_and_their_gradi
         StrengthNetwork(withdrawal=-1)
 
 
-def test_the_sigmoid_is_neither_signed_nor_centred_and_its_state_is_that_of_the_first_version() -> None:
+def test_the_sigmoid_is_neither_signed_nor_centred_and_its_state_is_that_of_the_first_version():
     network = StrengthNetwork()
     assert not network.is_signed
     assert not network.centred
@@ -184,12 +181,12 @@ def test_the_sigmoid_is_neither_signed_nor_centred_and_its_state_is_that_of_the_
     torch.testing.assert_close(network.eval()(torch.ones(2, 10), torch.tensor([0, 1])), network(torch.ones(2, 10)))
 
 
-def test_an_unknown_output_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_output_is_refused_with_the_known_ones():
     with pytest.raises(InputError, match="one of sigmoid, tanh, linear, got 'relu'"):
         StrengthNetwork(output="relu")
 
 
-def signed_on_rank(rank: int) -> dict[str, Any]:
+def signed_on_rank(rank):
     rows = slice(0, 7) if rank == 0 else slice(7, 12)  # unequal shares
     torch.manual_seed(0)
     network = StrengthNetwork(SIZE, output="tanh").double()
@@ -198,7 +195,7 @@ def signed_on_rank(rank: int) -> dict[str, Any]:
     return {"out": out.detach(), "slopes": [parameter.grad for parameter in network.parameters()]}
 
 
-def test_two_ranks_centre_as_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_centre_as_one_process_does(run_on_ranks):
     torch.manual_seed(0)
     one = StrengthNetwork(SIZE, output="tanh").double()
     wanted = one(inputs(0), LABELS)
@@ -213,18 +210,18 @@ def test_two_ranks_centre_as_one_process_does(run_on_ranks: Callable[..., list[A
 CLASSES, GROUPS = 4, 3
 
 
-def draws(seed: int, size: int = 20) -> tuple[Tensor, Tensor, Tensor]:
+def draws(seed, size=20):
     """Strengths, targets that leave the last class out, and groups."""
     generator = torch.Generator().manual_seed(seed)
     targets = torch.randint(CLASSES - 1, (size,), generator=generator)
     return torch.rand(size, generator=generator), targets, torch.randint(GROUPS, (size,), generator=generator)
 
 
-def mean(values: list[float]) -> float | None:
+def mean(values):
     return sum(values) / len(values) if values else None
 
 
-def reference(batches: list[tuple[Tensor, Tensor, Tensor]]) -> dict[str, Any]:
+def reference(batches):
     rows = [row for batch in batches for row in zip(*(part.tolist() for part in batch), strict=True)]
     return {
         "strength_mean": mean([strength for strength, _, _ in rows]),
@@ -233,7 +230,7 @@ def reference(batches: list[tuple[Tensor, Tensor, Tensor]]) -> dict[str, Any]:
     }
 
 
-def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def same(found, wanted):
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         values, figures = (entry if isinstance(entry, list) else [entry] for entry in (found[name], value))
@@ -242,7 +239,7 @@ def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
             assert mine is None or mine == pytest.approx(other, rel=1e-6)
 
 
-def test_means_are_those_of_all_samples_and_none_where_there_are_none() -> None:
+def test_means_are_those_of_all_samples_and_none_where_there_are_none():
     log, batches = StrengthLog(CLASSES, GROUPS), [draws(1), draws(2, size=5)]
     for batch in batches:
         log.add(*batch)
@@ -251,7 +248,7 @@ def test_means_are_those_of_all_samples_and_none_where_there_are_none() -> None:
     same(figures, reference(batches))
 
 
-def test_taking_the_means_starts_a_new_epoch() -> None:
+def test_taking_the_means_starts_a_new_epoch():
     log = StrengthLog(CLASSES, GROUPS)
     log.add(*draws(1))
     log.take()
@@ -260,7 +257,7 @@ def test_taking_the_means_starts_a_new_epoch() -> None:
     same(log.take(), reference([draws(2)]))
 
 
-def test_groups_are_left_out_where_none_are_known() -> None:
+def test_groups_are_left_out_where_none_are_known():
     strengths, targets, groups = draws(1)
     known, withheld = StrengthLog(CLASSES, 0), StrengthLog(CLASSES, 0)
     known.add(strengths, targets, groups)
@@ -270,7 +267,7 @@ def test_groups_are_left_out_where_none_are_known() -> None:
         assert figures.keys() == {"strength_mean", "strength_by_class"}
 
 
-def test_state_taken_within_an_epoch_reports_the_whole_of_it() -> None:
+def test_state_taken_within_an_epoch_reports_the_whole_of_it():
     first, second = (StrengthLog(CLASSES, GROUPS) for _ in range(2))
     first.add(*draws(1))
     second.load_state_dict(first.state_dict())
@@ -278,7 +275,7 @@ def test_state_taken_within_an_epoch_reports_the_whole_of_it() -> None:
     same(second.take(), reference([draws(1), draws(2)]))
 
 
-def log_on_rank(rank: int) -> dict[str, Any]:
+def log_on_rank(rank):
     """Half of every batch; in between the first rank's state replaces that of all, as on resuming."""
     log = StrengthLog(CLASSES, GROUPS)
     log.add(*(part[rank::2] for part in draws(1)))
@@ -289,6 +286,6 @@ def log_on_rank(rank: int) -> dict[str, Any]:
     return log.take()
 
 
-def test_two_ranks_report_the_means_of_one_process_even_when_resumed(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_report_the_means_of_one_process_even_when_resumed(run_on_ranks):
     for figures in run_on_ranks(log_on_rank):
         same(figures, reference([draws(1), draws(2, size=9)]))

@@ -1,8 +1,5 @@
 """Tangents with reused outputs against torch's own forward mode, and differences against both."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -33,7 +30,7 @@ class Branches(nn.Module):
         return self.act(out).mean(dim=(2, 3))
 
 
-def _encoders() -> dict[str, nn.Module]:
+def _encoders():
     frozen = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(), nn.Flatten(), nn.Linear(180, 7))
     for parameter in list(frozen.parameters())[:1]:  # the convolution's weight, not its bias
         parameter.requires_grad_(False)
@@ -56,7 +53,7 @@ def _encoders() -> dict[str, nn.Module]:
 KINDS = list(_encoders())
 
 
-def problem(kind: str, dtype: torch.dtype = torch.float64) -> tuple[FeatureClassifier, Tensor, dict[str, Tensor]]:
+def problem(kind, dtype=torch.float64):
     """A network, inputs, and a direction of its trained parameters."""
     torch.manual_seed(3)
     encoder = _encoders()[kind].to(dtype)
@@ -67,7 +64,7 @@ def problem(kind: str, dtype: torch.dtype = torch.float64) -> tuple[FeatureClass
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_reused_outputs_give_the_tangent_of_forward_mode(kind: str) -> None:
+def test_reused_outputs_give_the_tangent_of_forward_mode(kind):
     model, inputs, direction = problem(kind)
     before = {name: value.clone() for name, value in model.named_buffers()}
     recorded = Forward.of(model, inputs, record=True)
@@ -81,13 +78,13 @@ def test_reused_outputs_give_the_tangent_of_forward_mode(kind: str) -> None:
     assert not before or kind == "running statistics" or any(not torch.equal(before[n], now[n]) for n in now)
 
 
-def operations(function: Callable[..., Any], *given: Any) -> int:
+def operations(function, *given):
     with FlopCounterMode(display=False) as counter:
         function(*given)
     return counter.get_total_flops()
 
 
-def test_layers_take_two_products_in_place_of_three() -> None:
+def test_layers_take_two_products_in_place_of_three():
     model, inputs, direction = problem("resnet")
     recorded = Forward.of(model, inputs, record=True)
     plain = Forward(inputs, recorded.output, recorded.random_state)
@@ -97,14 +94,14 @@ def test_layers_take_two_products_in_place_of_three() -> None:
     assert operations(exact_tangent, model, recorded, direction) == 2 * one - first
 
 
-def test_a_recording_keeps_nothing_that_the_graph_does_not_keep() -> None:
+def test_a_recording_keeps_nothing_that_the_graph_does_not_keep():
     model, inputs, _ = problem("resnet")
     recorded = Forward.of(model, inputs, record=True)
     alive = {call.function: call.value() is not None for call in recorded.recording.calls[:3]}
     assert alive == {torch.conv2d: True, F.batch_norm: False, F.relu: True}
 
 
-def test_the_graph_serves_the_real_step_after_its_outputs_were_reused() -> None:
+def test_the_graph_serves_the_real_step_after_its_outputs_were_reused():
     model, inputs, direction = problem("in place")
     recorded = Forward.of(model, inputs, record=True)
     exact_tangent(model, recorded, direction)
@@ -116,7 +113,7 @@ def test_the_graph_serves_the_real_step_after_its_outputs_were_reused() -> None:
         assert torch.equal(gradient, parameter.grad)
 
 
-def test_another_sequence_of_layers_is_not_taken_for_the_same() -> None:
+def test_another_sequence_of_layers_is_not_taken_for_the_same():
     model, inputs, direction = problem("resnet")
     other, _, _ = problem("dropout")
     strange = Forward.of(other, inputs, record=True)
@@ -129,7 +126,7 @@ def test_another_sequence_of_layers_is_not_taken_for_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", ["resnet", "dropout", "gelu, layer norm", "in place"])
-def test_the_error_of_a_difference_falls_linearly_with_its_step(kind: str) -> None:
+def test_the_error_of_a_difference_falls_linearly_with_its_step(kind):
     model, inputs, direction = problem(kind)
     recorded = Forward.of(model, inputs, record=True)
     exact = exact_tangent(model, recorded, direction)
@@ -138,7 +135,7 @@ def test_the_error_of_a_difference_falls_linearly_with_its_step(kind: str) -> No
     assert errors[1] / errors[2] == pytest.approx(10, rel=0.1)
 
 
-def test_without_a_recording_units_that_open_or_close_make_the_error_larger() -> None:
+def test_without_a_recording_units_that_open_or_close_make_the_error_larger():
     model, inputs, direction = problem("resnet")
     recorded = Forward.of(model, inputs, record=True)
     plain = Forward(inputs, recorded.output, recorded.random_state)
@@ -150,9 +147,7 @@ def test_without_a_recording_units_that_open_or_close_make_the_error_larger() ->
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-2), (torch.float64, 1e-6)])
 @pytest.mark.parametrize("kind", ["resnet", "dropout", "gelu, layer norm"])
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
-def test_the_chosen_step_is_accurate_whatever_the_length_of_the_direction(
-    kind: str, dtype: torch.dtype, limit: float, scale: float
-) -> None:
+def test_the_chosen_step_is_accurate_whatever_the_length_of_the_direction(kind, dtype, limit, scale):
     model, inputs, direction = problem(kind, dtype)
     direction = {name: scale * value for name, value in direction.items()}
     recorded = Forward.of(model, inputs, record=True)
@@ -161,7 +156,7 @@ def test_the_chosen_step_is_accurate_whatever_the_length_of_the_direction(
     assert float(error) < limit
 
 
-def test_a_step_has_a_length_where_weights_or_direction_are_zero() -> None:
+def test_a_step_has_a_length_where_weights_or_direction_are_zero():
     zero, one = torch.zeros(2, 2), torch.ones(2, 2)
     root = torch.finfo(torch.float32).eps ** 0.5
     assert difference_step({"w": one}, {"w": zero}) == 0
@@ -172,7 +167,7 @@ def test_a_step_has_a_length_where_weights_or_direction_are_zero() -> None:
     assert torch.equal(difference_tangent(model, Forward.of(model, inputs), still), torch.zeros(6, CLASSES).double())
 
 
-def test_half_precision_is_refused_by_a_difference_and_taken_by_the_exact_form() -> None:
+def test_half_precision_is_refused_by_a_difference_and_taken_by_the_exact_form():
     model, inputs, direction = problem("dropout", torch.float32)
     weights = torch.ones(6, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
@@ -188,7 +183,7 @@ def test_half_precision_is_refused_by_a_difference_and_taken_by_the_exact_form()
     assert torch.isfinite(found.gradients[0]).all()
 
 
-def test_modes_leave_no_trace() -> None:
+def test_modes_leave_no_trace():
     model, inputs, _ = problem("dropout")
     state = torch.get_rng_state()
     with replay([state]), FixedSigns([]), Reusing([]):

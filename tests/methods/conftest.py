@@ -2,14 +2,14 @@
 
 import pytest
 
-from icda.models import FeatureClassifier, create_model
+from icda.models import create_model
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return create_model("mlp", 4, (5,), hidden=6).double()
 
 
 @pytest.fixture
-def models() -> list[FeatureClassifier]:
+def models():
     return [create_model("mlp", 4, (5,), hidden=6).double() for _ in range(2)]

@@ -11,16 +11,16 @@ from icda.models import FeatureClassifier, create_model
 from support import make_context
 
 
-def toy_batch() -> Batch:
+def toy_batch():
     return Batch(torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2]), None, torch.arange(6))
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return FeatureClassifier(nn.Linear(4, 5), nn.Linear(5, 3))
 
 
-def test_the_default_step_is_one_step_of_plain_descent(model: FeatureClassifier) -> None:
+def test_the_default_step_is_one_step_of_plain_descent(model):
     batch = toy_batch()
     loss = F.cross_entropy(model(batch.inputs).logits, batch.targets)
     logits = model(batch.inputs).logits.detach()
@@ -35,7 +35,7 @@ def test_the_default_step_is_one_step_of_plain_descent(model: FeatureClassifier)
     assert result.extra == {}
 
 
-def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_otherwise(model: FeatureClassifier) -> None:
+def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_otherwise(model):
     method, context = Method(), make_context(model, rate=0.5)
     assert method.stages(7) == [Stage(7)]
     assert method.prepare_network(model) is model
@@ -46,7 +46,7 @@ def test_a_method_is_one_stage_and_leaves_the_network_alone_unless_it_says_other
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_the_setup_tells_counts_of_classes_and_groups() -> None:
+def test_the_setup_tells_counts_of_classes_and_groups():
     task = create_task("digits_coloured")
     setup = Setup.of(task, create_model("mlp", 2, task.input_shape), epochs=3)
     assert (setup.num_classes, setup.feature_dim, setup.epochs, setup.num_samples) == (2, 128, 3, len(task.train))
@@ -60,12 +60,12 @@ def test_the_setup_tells_counts_of_classes_and_groups() -> None:
 
 
 @pytest.fixture
-def bare() -> Task:
+def bare():
     whole = create_task("digits")
     return Task("bare", 10, whole.train, None, whole.test)
 
 
-def test_what_a_task_has_is_not_asked_for_again(bare: Task) -> None:
+def test_what_a_task_has_is_not_asked_for_again(bare):
     check_needs("any", frozenset({"groups", "metadata", "validation"}), create_task("digits_coloured"))
     check_needs("none", frozenset(), bare)
 
@@ -79,7 +79,7 @@ def test_what_a_task_has_is_not_asked_for_again(bare: Task) -> None:
         ({"metadata", "groups"}, "groups and metadata"),
     ],
 )
-def test_what_a_task_lacks_is_named_with_method_task_and_where_to_look(needs: set[str], words: str, bare: Task) -> None:
+def test_what_a_task_lacks_is_named_with_method_task_and_where_to_look(needs, words, bare):
     with pytest.raises(MissingNeedError) as caught:
         check_needs("group_dro", frozenset(needs), bare)
     message = str(caught.value)
@@ -88,7 +88,7 @@ def test_what_a_task_lacks_is_named_with_method_task_and_where_to_look(needs: se
 
 
 @pytest.mark.parametrize(("wanted", "given"), [(2, 1), (1, 2), (3, 1)])
-def test_another_number_of_networks_is_refused(wanted: int, given: int) -> None:
+def test_another_number_of_networks_is_refused(wanted, given):
     method = Method()
     method.num_networks = wanted
     check_networks(method, wanted)

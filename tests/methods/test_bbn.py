@@ -1,16 +1,13 @@
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup, create_method
 from icda.methods.bbn import BBN
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
@@ -20,7 +17,7 @@ from support import make_context
 CLASSES, SIZE = 3, 6
 
 
-def make() -> tuple[BBN, FeatureClassifier]:
+def make():
     setup = Setup(CLASSES, 5, torch.tensor([6, 3, 1]), epochs=10, num_samples=10, input_shape=(4,))
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 5), nn.Tanh())
@@ -32,13 +29,13 @@ def make() -> tuple[BBN, FeatureClassifier]:
     return method, network
 
 
-def make_batches() -> tuple[Batch, Batch]:
+def make_batches():
     inputs = torch.randn(2, SIZE, 4, dtype=torch.float64)
     first, second = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([2, 2, 1, 2, 0, 1])
     return (Batch(inputs[0], first, None, torch.arange(SIZE)), Batch(inputs[1], second, None, torch.arange(SIZE)))
 
 
-def context_of(network: FeatureClassifier, second: Batch, epoch: int, asked: list[str] | None = None) -> Context:
+def context_of(network, second, epoch, asked=None):
     def draw(sampling: str) -> Batch:
         (asked if asked is not None else []).append(sampling)
         return second
@@ -48,7 +45,7 @@ def context_of(network: FeatureClassifier, second: Batch, epoch: int, asked: lis
     return make_context(network, epoch=epoch, num_epochs=10, **step)
 
 
-def naive_loss(network: FeatureClassifier, first: Batch, second: Batch, share: float) -> tuple[float, float]:
+def naive_loss(network, first, second, share):
     """Loss and mixed accuracy, sample by sample and class by class."""
     encoder = network.encoder
     assert isinstance(encoder, TwoBranches)
@@ -67,7 +64,7 @@ def naive_loss(network: FeatureClassifier, first: Batch, second: Batch, share: f
 
 
 @pytest.mark.parametrize("epoch", [0, 4, 9])
-def test_a_step_is_the_mixed_loss_of_mixed_features(epoch: int) -> None:
+def test_a_step_is_the_mixed_loss_of_mixed_features(epoch):
     method, network = make()
     first, second = make_batches()
     asked: list[str] = []
@@ -80,7 +77,7 @@ def test_a_step_is_the_mixed_loss_of_mixed_features(epoch: int) -> None:
     assert method.epoch_figures() == {"uniform_share": pytest.approx(1 - (epoch / 10) ** 2)}
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
+def test_the_gradient_is_that_of_the_loss():
     method, network = make()
     first, second = make_batches()
     method.step(first, context_of(network, second, 6))
@@ -97,7 +94,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
         assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7), name
 
 
-def test_the_first_epoch_teaches_nothing_to_the_rebalancing_branch() -> None:
+def test_the_first_epoch_teaches_nothing_to_the_rebalancing_branch():
     method, network = make()
     method.step(make_batches()[0], context_of(network, make_batches()[1], 0))
     encoder = network.encoder
@@ -108,7 +105,7 @@ def test_the_first_epoch_teaches_nothing_to_the_rebalancing_branch() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_prediction_reads_both_branches_alike_and_the_head_reads_the_features(training: bool) -> None:
+def test_prediction_reads_both_branches_alike_and_the_head_reads_the_features(training):
     method, network = make()
     network.train(training)
     inputs = make_batches()[0].inputs
@@ -120,7 +117,7 @@ def test_prediction_reads_both_branches_alike_and_the_head_reads_the_features(tr
     assert torch.equal(network(TwoBatches(inputs, inputs, 0.5)).logits, output.logits)
 
 
-def test_a_head_without_bias_stays_without_and_two_branches_of_ones_own_are_kept() -> None:
+def test_a_head_without_bias_stays_without_and_two_branches_of_ones_own_are_kept():
     setup = Setup(CLASSES, 5, torch.ones(CLASSES), epochs=1, num_samples=3, input_shape=(4,))
     network = FeatureClassifier(nn.Sequential(nn.Linear(4, 5)), nn.Linear(5, CLASSES, bias=False))
     made = BBN(setup).prepare_network(network)
@@ -130,7 +127,7 @@ def test_a_head_without_bias_stays_without_and_two_branches_of_ones_own_are_kept
     assert (again.encoder, again.head) == (encoder, head)
 
 
-def test_a_model_without_a_block_is_refused_before_training(tmp_path: Path) -> None:
+def test_a_model_without_a_block_is_refused_before_training(tmp_path):
     from icda.training import TrainConfig  # here: each rank of the last test would import it
     from icda.training.run import build
 
@@ -140,7 +137,7 @@ def test_a_model_without_a_block_is_refused_before_training(tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
-def test_every_explanation_can_be_made_of_its_network() -> None:
+def test_every_explanation_can_be_made_of_its_network():
     from icda.explain.run import PARTS, explain_run
 
     task = create_task("digits")
@@ -151,7 +148,7 @@ def test_every_explanation_can_be_made_of_its_network() -> None:
     assert set(PARTS) <= set(found)
 
 
-def step_on_rank(rank: int) -> dict[str, Tensor]:
+def step_on_rank(rank):
     torch.manual_seed(0)
     method, network = make()
     first, second = (
@@ -162,7 +159,7 @@ def step_on_rank(rank: int) -> dict[str, Tensor]:
     return {name: value.grad for name, value in network.named_parameters()}
 
 
-def test_two_ranks_have_the_gradient_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_have_the_gradient_of_one_process(run_on_ranks):
     torch.manual_seed(0)
     method, network = make()
     first, second = make_batches()

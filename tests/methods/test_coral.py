@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -24,7 +23,7 @@ CASES = pytest.mark.parametrize(
 )
 
 
-def make_batch(groups: list[int]) -> tuple[Output, Batch]:
+def make_batch(groups):
     generator = torch.Generator().manual_seed(2)
     features = torch.randn(len(groups), 4, generator=generator, dtype=torch.float64)
     features = (features * (1 + torch.tensor(groups)[:, None] % 3) + torch.tensor(groups)[:, None]).requires_grad_()
@@ -33,11 +32,11 @@ def make_batch(groups: list[int]) -> tuple[Output, Batch]:
     return Output(features, logits), Batch(features, targets, torch.tensor(groups), torch.arange(len(groups)))
 
 
-def naive_mean(rows: list[list[float]]) -> list[float]:
+def naive_mean(rows):
     return [sum(row[a] for row in rows) / len(rows) for a in range(4)]
 
 
-def naive_covariance(rows: list[list[float]]) -> list[float]:
+def naive_covariance(rows):
     mean = naive_mean(rows)
     return [
         sum((row[a] - mean[a]) * (row[b] - mean[b]) for row in rows) / (len(rows) - 1)
@@ -46,7 +45,7 @@ def naive_covariance(rows: list[list[float]]) -> list[float]:
     ]
 
 
-def mean_over_pairs(moments: list[list[float]]) -> float:
+def mean_over_pairs(moments):
     distances = [
         sum((one - other) ** 2 for one, other in zip(first, second, strict=True)) / len(first)
         for first, second in itertools.combinations(moments, 2)
@@ -54,7 +53,7 @@ def mean_over_pairs(moments: list[list[float]]) -> float:
     return sum(distances) / len(distances) if distances else 0.0
 
 
-def naive_alignment(features: Tensor, groups: list[int]) -> float:
+def naive_alignment(features, groups):
     by_domain: dict[int, list[list[float]]] = {}
     for row, group in enumerate(groups):
         by_domain.setdefault(group % 3, []).append(features[row].tolist())
@@ -63,7 +62,7 @@ def naive_alignment(features: Tensor, groups: list[int]) -> float:
     return mean_over_pairs(means) + mean_over_pairs(covariances)
 
 
-def domain_losses(output: Output, batch: Batch, groups: list[int]) -> Tensor:
+def domain_losses(output, batch, groups):
     domains = torch.tensor(groups) % 3
     present = [d for d in range(3) if (domains == d).any()]
     return torch.stack([F.cross_entropy(output.logits[domains == d], batch.targets[domains == d]) for d in present])
@@ -71,9 +70,7 @@ def domain_losses(output: Output, batch: Batch, groups: list[int]) -> Tensor:
 
 @CASES
 @pytest.mark.parametrize("gamma", [1.0, 10.0])
-def test_it_is_the_mean_loss_of_the_domains_plus_the_mean_over_pairs_of_both_differences(
-    gamma: float, groups: list[int]
-) -> None:
+def test_it_is_the_mean_loss_of_the_domains_plus_the_mean_over_pairs_of_both_differences(gamma, groups):
     output, batch = make_batch(groups)
     found = CORAL(SETUP, gamma=gamma).loss(output, batch, CONTEXT)
     wanted = float(domain_losses(output, batch, groups).mean()) + gamma * naive_alignment(
@@ -83,7 +80,7 @@ def test_it_is_the_mean_loss_of_the_domains_plus_the_mean_over_pairs_of_both_dif
 
 
 @pytest.mark.parametrize("groups", [GROUPS, [0, 1, 3, 1, 2], [0, 1, 2]], ids=["whole", "one single", "singles"])
-def test_the_gradient_is_that_of_finite_differences(groups: list[int]) -> None:
+def test_the_gradient_is_that_of_finite_differences(groups):
     output, batch = make_batch(groups)
     method = CORAL(SETUP)
     assert torch.autograd.gradcheck(
@@ -91,13 +88,13 @@ def test_the_gradient_is_that_of_finite_differences(groups: list[int]) -> None:
     )
 
 
-def test_domains_of_the_same_features_are_not_punished() -> None:
+def test_domains_of_the_same_features_are_not_punished():
     features = torch.randn(5, 4, dtype=torch.float64)
     parts = [DomainPart(features[order], features[:, :3], torch.zeros(5)) for order in (range(5), [3, 1, 4, 0, 2])]
     assert float(correlation_alignment(parts)) == pytest.approx(0.0, abs=1e-28)
 
 
-def test_a_shift_is_seen_by_the_means_alone_and_a_stretch_by_the_covariances_alone() -> None:
+def test_a_shift_is_seen_by_the_means_alone_and_a_stretch_by_the_covariances_alone():
     features = torch.randn(50, 4, dtype=torch.float64)
     features = features - features.mean(0)
     nothing = (torch.zeros(50, 3), torch.zeros(50))
@@ -107,7 +104,7 @@ def test_a_shift_is_seen_by_the_means_alone_and_a_stretch_by_the_covariances_alo
     assert float(stretched) == pytest.approx(9.0 * float((features.T @ features / 49).square().mean()), rel=1e-10)
 
 
-def test_half_precision_is_computed_in_single() -> None:
+def test_half_precision_is_computed_in_single():
     """Features near 300 have squares that half precision does not hold."""
     output, batch = make_batch(GROUPS)
     halved = Output((300 + output.features.detach()).half(), output.logits.half())
@@ -122,7 +119,7 @@ def test_half_precision_is_computed_in_single() -> None:
 
 
 @CASES
-def test_a_step_logs_the_term_without_its_weight_whatever_the_batch_holds(groups: list[int]) -> None:
+def test_a_step_logs_the_term_without_its_weight_whatever_the_batch_holds(groups):
     """Ranks add up what they log, so all must log the same names at every step."""
     model = create_model("mlp", 3, (4,), hidden=4).double()
     inputs = make_batch(groups)[0].features.detach()

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -36,7 +35,7 @@ SETUP = Setup(
 )
 
 
-def test_every_registered_name_makes_a_method() -> None:
+def test_every_registered_name_makes_a_method():
     assert set(method_names()) == {*METHODS, *LOSSES}
     for name in method_names():
         method = create_method(name, SETUP)
@@ -47,7 +46,7 @@ def test_every_registered_name_makes_a_method() -> None:
         assert sum(stage.epochs for stage in stages) == 10, name
 
 
-def test_options_reach_the_loss() -> None:
+def test_options_reach_the_loss():
     method = create_method(
         "icda", SETUP, {"lambda0": 0.25, "beta": 0.0, "sample_margin": False, "covariance": "diagonal"}
     )
@@ -65,7 +64,7 @@ def test_options_reach_the_loss() -> None:
         ("ldam_drw", ["start", "effective_beta"], LDAMLoss),
     ],
 )
-def test_options_of_an_inner_loss_are_known_too(name: str, own: list[str], inner: type[Any]) -> None:
+def test_options_of_an_inner_loss_are_known_too(name, own, inner):
     names = option_names(method_class(name))
     assert names[:2] == own
     assert set(names[2:]) == set(option_names(inner))
@@ -87,13 +86,13 @@ def test_options_of_an_inner_loss_are_known_too(name: str, own: list[str], inner
         *(("icda", name, "") for name in ("reduction", "ignore_index")),  # no choice of a training's
     ],
 )
-def test_an_unknown_option_gives_the_nearest_one_and_all_known(method: str, option: str, hint: str) -> None:
+def test_an_unknown_option_gives_the_nearest_one_and_all_known(method, option, hint):
     with pytest.raises(UnknownNameError, match=f"method '{method}' has no option '{option}': .*{hint}"):
         create_method(method, SETUP, {option: 1})
 
 
 @pytest.mark.parametrize("name", ["bbn", "ifl"])
-def test_a_context_that_draws_no_second_batch_is_refused(name: str) -> None:
+def test_a_context_that_draws_no_second_batch_is_refused(name):
     with pytest.raises(ValueError, match=rf"{name} draws a second batch each step: give the context a draw\(\)"):
         create_method(name, SETUP).step(make_batch(1), make_context())
 
@@ -113,12 +112,12 @@ def test_a_context_that_draws_no_second_batch_is_refused(name: str) -> None:
         ("risda_two_stage", "mean_strength", "x"),
     ],
 )
-def test_a_value_of_a_wrong_type_is_refused_with_its_option(method: str, option: str, value: Any) -> None:
+def test_a_value_of_a_wrong_type_is_refused_with_its_option(method, option, value):
     with pytest.raises(ValueError, match=rf"{option} must be .*got {re.escape(repr(value))}"):
         create_method(method, SETUP, {option: value})
 
 
-def test_the_refusal_says_which_entry_of_a_list_is_meant_and_how_yaml_reads_a_number() -> None:
+def test_the_refusal_says_which_entry_of_a_list_is_meant_and_how_yaml_reads_a_number():
     with pytest.raises(ValueError, match=r"milestones\[1\] must be a valid number, got 'x'"):
         create_method("ifl", SETUP, {"milestones": [0.5, "x"]})
     with pytest.raises(ValueError, match=r"beta .*got '1e-3': YAML reads that as a text"):
@@ -133,11 +132,11 @@ def test_the_refusal_says_which_entry_of_a_list_is_meant_and_how_yaml_reads_a_nu
         ("ifl", {"milestones": [0.5, 1], "centre_weights": (0, 0.1, 0.2)}),
     ],
 )
-def test_values_of_a_fitting_type_are_taken(method: str, options: dict[str, Any]) -> None:
+def test_values_of_a_fitting_type_are_taken(method, options):
     assert isinstance(create_method(method, SETUP, options), Method)
 
 
-def test_every_default_is_of_its_own_options_type() -> None:
+def test_every_default_is_of_its_own_options_type():
     for name in method_names():
         cls = method_class(name)
         for part in (cls, getattr(cls, "inner_loss", None) or cls):
@@ -146,7 +145,7 @@ def test_every_default_is_of_its_own_options_type() -> None:
             check(options, option_kinds(cls))
 
 
-def test_an_annotation_that_cannot_be_read_rules_nothing_out(register_method: Callable[[str, type[Any]], str]) -> None:
+def test_an_annotation_that_cannot_be_read_rules_nothing_out(register_method):
     class Foreign(Method):
         def __init__(self, setup: Setup, *, teacher: "NotThere" = None) -> None:  # noqa: F821
             super().__init__()
@@ -169,7 +168,7 @@ def test_an_annotation_that_cannot_be_read_rules_nothing_out(register_method: Ca
         *(("v-rex", "v_rex"), ("vrex", "v_rex")),
     ],
 )
-def test_aliases_case_and_hyphens_lead_to_the_full_name(name: str, full: str) -> None:
+def test_aliases_case_and_hyphens_lead_to_the_full_name(name, full):
     assert resolve_method(name) == full
 
 
@@ -177,7 +176,7 @@ def test_aliases_case_and_hyphens_lead_to_the_full_name(name: str, full: str) ->
     ("typo", "meant"),
     [("icad", r"did you mean 'icda'\? "), ("cross_entopy", r"did you mean 'cross_entropy'\? "), ("qqqq", "")],
 )
-def test_an_unknown_method_gives_the_nearest_one_and_all_known(typo: str, meant: str) -> None:
+def test_an_unknown_method_gives_the_nearest_one_and_all_known(typo, meant):
     with pytest.raises(UnknownNameError, match=rf"'{typo}': {meant}Known: .*icda.*isda"):
         create_method(typo, SETUP)
 
@@ -195,7 +194,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_defaults_are_those_that_the_documentation_names(name: str) -> None:
+def test_defaults_are_those_that_the_documentation_names(name):
     method = create_method(name, SETUP)
     assert {option: getattr(method, option) for option in DEFAULTS[name]} == DEFAULTS[name]
 
@@ -223,7 +222,7 @@ BALANCED: dict[str, Any] = {"trains": "head", "sampling": "class_balanced"}
         ("uw", {"weighting": "loss"}, 7, [Stage(7)]),
     ],
 )
-def test_training_is_cut_into_its_stages(name: str, options: dict[str, Any], epochs: int, stages: list[Stage]) -> None:
+def test_training_is_cut_into_its_stages(name, options, epochs, stages):
     assert create_method(name, SETUP, options).stages(epochs) == stages
 
 
@@ -235,9 +234,7 @@ def test_training_is_cut_into_its_stages(name: str, options: dict[str, Any], epo
         *((90, 1 / 3, [30, 60]), (50, 0.001, [1, 49]), (50, 0.999, [49, 1])),
     ],
 )
-def test_both_stages_have_their_share_and_one_epoch_at_least(
-    name: str, epochs: int, share: float, lengths: list[int]
-) -> None:
+def test_both_stages_have_their_share_and_one_epoch_at_least(name, epochs, share, lengths):
     stages = create_method(name, SETUP, {"first_stage": share}).stages(epochs)
     assert [stage.epochs for stage in stages] == lengths
 
@@ -245,7 +242,7 @@ def test_both_stages_have_their_share_and_one_epoch_at_least(
 @pytest.mark.parametrize(
     "name", ["crt", "dfr", "jtt", "post_hoc_logit_adjustment", "rand_aug", "risda_two_stage", "uw"]
 )
-def test_a_method_that_changes_something_else_trains_by_plain_cross_entropy(name: str) -> None:
+def test_a_method_that_changes_something_else_trains_by_plain_cross_entropy(name):
     logits, targets = torch.randn(7, 3, dtype=torch.float64), torch.arange(7) % 3
     wanted = sum(float(row.exp().sum().log() - row[y]) for row, y in zip(logits, targets.tolist(), strict=True)) / 7
     batch = Batch(None, targets, None, targets)
@@ -253,7 +250,7 @@ def test_a_method_that_changes_something_else_trains_by_plain_cross_entropy(name
     assert float(found) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_needs_are_those_of_the_class(register_method: Callable[[str, type[Any]], str]) -> None:
+def test_needs_are_those_of_the_class(register_method):
     class Needy(Method):
         needs: ClassVar[frozenset[str]] = frozenset({"groups"})
 
@@ -268,7 +265,7 @@ def test_needs_are_those_of_the_class(register_method: Callable[[str, type[Any]]
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
-def test_the_loss_of_a_method_is_the_loss_itself_at_the_progress_of_training(name: str) -> None:
+def test_the_loss_of_a_method_is_the_loss_itself_at_the_progress_of_training(name):
     head, features = nn.Linear(4, 3), torch.randn(8, 4)
     batch = Batch(None, torch.arange(8) % 3, None, torch.arange(8))
     context: Any = SimpleNamespace(head=head, progress=0.7)
@@ -278,7 +275,7 @@ def test_the_loss_of_a_method_is_the_loss_itself_at_the_progress_of_training(nam
         torch.testing.assert_close(found, loss(features, batch.targets, head, 0.7))
 
 
-def _epoch(name: str) -> dict[str, Any]:
+def _epoch(name):
     head, features = nn.Linear(4, 3), torch.randn(9, 4)
     batch = Batch(None, torch.arange(9) % 3, None, torch.arange(9))
     method = create_method(name, SETUP)
@@ -289,11 +286,11 @@ def _epoch(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["isda", "risda", "icda"])
-def test_a_loss_with_statistics_logs_mapped_variances_every_epoch(name: str) -> None:
+def test_a_loss_with_statistics_logs_mapped_variances_every_epoch(name):
     figures = _epoch(name)
     assert set(figures) == {"mapped_variance_own", "mapped_variance_unrelated"}
     assert all(isinstance(value, float) and value > 0 for value in figures.values())
 
 
-def test_a_loss_without_statistics_logs_none() -> None:
+def test_a_loss_without_statistics_logs_none():
     assert _epoch("cross_entropy") == {}

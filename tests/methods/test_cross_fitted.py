@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,14 +29,14 @@ NAMES = ("xrm", "mat", "shortcut_prior")
 configure = partial(short_run, attributes="unknown")
 
 
-def evidence_of(folder: Path) -> dict[str, Any]:
+def evidence_of(folder):
     """What the networks of a finished run said."""
     said: dict[str, Any] = load_checkpoint(folder / "model.pt")["method"]["_extra_state"]["evidence"]
     return said
 
 
 @pytest.mark.parametrize("name", [*NAMES, "twin_labels"])
-def test_the_first_stage_comes_on_top_of_the_epochs_and_both_have_schedules_of_their_own(name: str) -> None:
+def test_the_first_stage_comes_on_top_of_the_epochs_and_both_have_schedules_of_their_own(name):
     for share, epochs, first in ((0.5, 10, 5), (0.01, 10, 1), (2.0, 3, 6)):
         stages = create_method(name, SETUP, {"cross_fit_epochs": share}).stages(epochs)
         assert [(stage.name, stage.epochs, stage.restart) for stage in stages] == [
@@ -46,9 +45,7 @@ def test_the_first_stage_comes_on_top_of_the_epochs_and_both_have_schedules_of_t
         ]
 
 
-def test_the_network_that_is_kept_waits_and_the_others_are_done_when_it_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_network_that_is_kept_waits_and_the_others_are_done_when_it_starts(tmp_path, monkeypatch):
     seen: dict[str, list[list[Tensor]]] = {}
     loss, end = ShortcutPrior.loss, CrossFittedMethod.on_epoch_end
 
@@ -78,7 +75,7 @@ def test_the_network_that_is_kept_waits_and_the_others_are_done_when_it_starts(
     assert result["history"][-1]["held_out_nll"] > 0
 
 
-def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(tmp_path: Path) -> None:
+def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(tmp_path):
     config = configure(tmp_path / "whole", "shortcut_prior", options={"form": "soft"})
     whole = train(config)
     assert [record["stage"] for record in whole["history"]] == [FIRST, AGAIN, "train", "train"]
@@ -93,9 +90,7 @@ def test_the_soft_form_trains_the_networks_again_on_the_labels_as_they_are(tmp_p
 
 
 @pytest.mark.parametrize(("name", "options"), [("xrm", {}), ("shortcut_prior", {"form": "soft"})])
-def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged(
-    name: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged(name, options, tmp_path, monkeypatch):
     answers: list[HeldOut] = []
     folds: list[Tensor] = []
     ask = HeldOutNetworks.ask
@@ -127,7 +122,7 @@ def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged(
     assert reused["history"][-1]["held_out_errors"] == whole["history"][-1]["held_out_errors"]
 
 
-def test_one_repeat_by_a_coin_is_what_runs_did_before_there_was_a_choice(tmp_path: Path) -> None:
+def test_one_repeat_by_a_coin_is_what_runs_did_before_there_was_a_choice(tmp_path):
     plain, same = ({}, {"repeats": 1, "stratified": False})
     results = [train(configure(tmp_path / str(k), "mat", options=given)) for k, given in enumerate((plain, same))]
     assert results[0]["metrics"] == results[1]["metrics"]
@@ -135,14 +130,14 @@ def test_one_repeat_by_a_coin_is_what_runs_did_before_there_was_a_choice(tmp_pat
     assert not torch.equal(evidence_of(tmp_path / "0")["logits"], evidence_of(tmp_path / "other")["logits"])
 
 
-def test_stratified_folds_need_the_labels_of_all_samples() -> None:
+def test_stratified_folds_need_the_labels_of_all_samples():
     method = create_method("xrm", SETUP, {"stratified": True})
     context = make_context(stage=method.stages(10)[0])
     with pytest.raises(ValueError, match="need the labels of all training samples"):
         method.stages(10)[0].on_start(context)
 
 
-def test_the_soft_prior_reads_the_networks_that_saw_the_labels_as_they_are() -> None:
+def test_the_soft_prior_reads_the_networks_that_saw_the_labels_as_they_are():
     method = create_method("shortcut_prior", replace(SETUP, num_samples=6), {"form": "soft"})
     unflipped = LOGITS.flip(1) * 0.5
     method.learn_from(HeldOut(LOGITS, TARGETS, 1.0, unflipped))
@@ -150,7 +145,7 @@ def test_the_soft_prior_reads_the_networks_that_saw_the_labels_as_they_are() -> 
     torch.testing.assert_close(method.log_prior, expected)
 
 
-def test_the_second_stage_is_told_its_own_progress() -> None:
+def test_the_second_stage_is_told_its_own_progress():
     method = ShortcutPrior(SETUP, cross_fit_epochs=0.5)  # 5 and 10 epochs
     for progress, expected in ((0.0, 0.0), (1 / 3, 0.0), (2 / 3, 0.5), (1.0, 1.0)):
         assert method.second_stage_progress(make_context(progress=progress)) == pytest.approx(expected)
@@ -160,7 +155,7 @@ LOGITS = torch.tensor([[2.0, 0.0], [1.5, 0.0], [0.0, 2.5], [0.0, 1.0], [3.0, 0.0
 TARGETS = torch.tensor([0, 1, 1, 1, 0, 0])
 
 
-def test_xrm_makes_groups_of_class_and_mistake_and_draws_them_equally() -> None:
+def test_xrm_makes_groups_of_class_and_mistake_and_draws_them_equally():
     method = XRM(replace(SETUP, num_samples=6))
     method.learn_from(HeldOut(LOGITS, TARGETS, 1.0))
     assert method.groups.tolist() == [0, 3, 2, 2, 0, 1]
@@ -169,7 +164,7 @@ def test_xrm_makes_groups_of_class_and_mistake_and_draws_them_equally() -> None:
     assert masses == pytest.approx([masses[0]] * 4)
 
 
-def test_xrm_with_group_dro_gives_weight_to_the_groups_that_are_there() -> None:
+def test_xrm_with_group_dro_gives_weight_to_the_groups_that_are_there():
     method = XRM(replace(SETUP, num_samples=6), second="group_dro")
     method.learn_from(HeldOut(LOGITS, torch.tensor([0, 1, 1, 1, 0, 1]), 1.0))
     assert method.robust.q.tolist() == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])
@@ -177,7 +172,7 @@ def test_xrm_with_group_dro_gives_weight_to_the_groups_that_are_there() -> None:
         create_method("xrm", SETUP, {"second": "irm"})
 
 
-def test_mat_mixes_the_counted_prior_by_the_held_out_probabilities() -> None:
+def test_mat_mixes_the_counted_prior_by_the_held_out_probabilities():
     method = MAT(replace(SETUP, num_samples=6))
     method.learn_from(HeldOut(LOGITS, TARGETS, 1.0))
     answers = [0, 0, 1, 1, 0, 1]
@@ -191,7 +186,7 @@ def test_mat_mixes_the_counted_prior_by_the_held_out_probabilities() -> None:
             assert float(method.log_prior[i, c].exp()) == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_prior_is_counted_where_the_networks_repeat_each_other_and_calibrated_where_they_do_not() -> None:
+def test_the_prior_is_counted_where_the_networks_repeat_each_other_and_calibrated_where_they_do_not():
     logits = torch.randn(60, 2)
     targets = torch.where(torch.arange(60) % 6 == 0, 1 - logits.argmax(1), logits.argmax(1))
     errors = float((logits.argmax(1) != targets).double().mean())
@@ -211,7 +206,7 @@ def test_the_prior_is_counted_where_the_networks_repeat_each_other_and_calibrate
 
 
 @pytest.mark.parametrize("form", ["counted", "soft"])
-def test_answers_that_say_nothing_leave_logit_adjustment(form: str) -> None:
+def test_answers_that_say_nothing_leave_logit_adjustment(form):
     targets = torch.tensor([0] * 8 + [1] * 4)
     method = create_method("shortcut_prior", SETUP, {"form": form})
     assert isinstance(method, ShortcutPrior)
@@ -223,7 +218,7 @@ def test_answers_that_say_nothing_leave_logit_adjustment(form: str) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
-def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path: Path) -> None:
+def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path):
     train(configure(tmp_path / "first", "xrm"))
     whole = train(configure(tmp_path / "mat", "mat"))
     options = {"reuse": str(tmp_path / "first")}
@@ -256,7 +251,7 @@ def test_a_later_run_reuses_the_networks_of_an_earlier_one(tmp_path: Path) -> No
     assert again["metrics"]["accuracy"] == RunResult.read(tmp_path / "again" / "result.json")["metrics"]["accuracy"]
 
 
-def test_the_cost_is_said_before_it_starts() -> None:
+def test_the_cost_is_said_before_it_starts():
     assert ShortcutPrior.cost_note(30, {}) == (
         "First trains 4 networks for 10 epochs, each on 3 of 4 parts of the samples; then one for 30: about 2.1 times "
         "plain training. Networks that do not repeat each other are trained again, 15 epochs: 1.7 more."
@@ -269,7 +264,7 @@ def test_the_cost_is_said_before_it_starts() -> None:
     assert XRM.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
 
 
-def evidence(errors: int, agreement: float, size: int = 100) -> HeldOut:
+def evidence(errors, agreement, size=100):
     targets = torch.zeros(size, dtype=torch.long)
     answers = (torch.arange(size) < errors).long()
     return HeldOut(F.one_hot(answers, 2).float(), targets, agreement)
@@ -286,11 +281,11 @@ def evidence(errors: int, agreement: float, size: int = 100) -> HeldOut:
         (0, 1.0, "counted"),  # nothing contradicts the labels: counting is harmless
     ],
 )
-def test_the_form_follows_errors_and_their_repetition(errors: int, agreement: float, form: str) -> None:
+def test_the_form_follows_errors_and_their_repetition(errors, agreement, form):
     assert chosen_form(evidence(errors, agreement)) == form
 
 
-def test_without_a_sign_of_a_shortcut_the_prior_is_that_of_logit_adjustment(tmp_path: Path) -> None:
+def test_without_a_sign_of_a_shortcut_the_prior_is_that_of_logit_adjustment(tmp_path):
     method = create_method("shortcut_prior", SETUP)
     targets = torch.tensor([0] * 8 + [1] * 4)
     held_out = HeldOut(torch.randn(12, 2, generator=torch.Generator().manual_seed(0)), targets, 0.5)
@@ -302,7 +297,7 @@ def test_without_a_sign_of_a_shortcut_the_prior_is_that_of_logit_adjustment(tmp_
         train(configure(tmp_path / "plain", "shortcut_prior", task="digits_lt"))
 
 
-def test_a_reuse_that_cannot_be_read_is_refused_before_an_earlier_run_is_given_up(tmp_path: Path) -> None:
+def test_a_reuse_that_cannot_be_read_is_refused_before_an_earlier_run_is_given_up(tmp_path):
     config = configure(tmp_path / "run", "cross_entropy")
     train(config)
     kept = (tmp_path / "run" / "result.json").read_bytes()
@@ -314,7 +309,7 @@ def test_a_reuse_that_cannot_be_read_is_refused_before_an_earlier_run_is_given_u
     assert (tmp_path / "run" / "result.json").read_bytes() == kept
 
 
-def test_the_soft_form_refuses_networks_that_only_learned_flipped_labels(tmp_path: Path) -> None:
+def test_the_soft_form_refuses_networks_that_only_learned_flipped_labels(tmp_path):
     train(configure(tmp_path / "counted", "shortcut_prior", options={"form": "counted"}))
     options = {"form": "soft", "reuse": str(tmp_path / "counted")}
     with pytest.raises(ValueError, match="trained no networks on the labels as they are"):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup, create_method
+from icda.methods import Setup, create_method
 from icda.methods.d2l import D2L, local_dimension
 from icda.models.base import FeatureClassifier
 from support import make_context, make_network
@@ -23,17 +23,17 @@ SMALL: dict[str, Any] = {"neighbours": 4, "neighbourhood": 16, "window": 2, "sta
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return make_network()
 
 
-def context_of(model: FeatureClassifier, epoch: int = 0) -> Context:
+def context_of(model, epoch=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     no_step = {"apply": lambda loss: pytest.fail("no step is taken here")}
     return make_context(model, optimizers=[optimizer], data=(INPUTS, TARGETS), epoch=epoch, num_epochs=10, **no_step)
 
 
-def naive_dimension(points: list[list[float]], neighbours: int) -> list[float]:
+def naive_dimension(points, neighbours):
     found = []
     for i, point in enumerate(points):
         distances = sorted(math.dist(point, other) for j, other in enumerate(points) if j != i)[:neighbours]
@@ -43,19 +43,19 @@ def naive_dimension(points: list[list[float]], neighbours: int) -> list[float]:
 
 
 @pytest.mark.parametrize("neighbours", [2, 5, 19])
-def test_the_dimension_is_the_likelihood_estimate_of_each_point(neighbours: int) -> None:
+def test_the_dimension_is_the_likelihood_estimate_of_each_point(neighbours):
     points = torch.randn(20, 6, dtype=torch.float64)
     wanted = naive_dimension(points.tolist(), neighbours)
     assert local_dimension(points, neighbours).tolist() == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
-def test_points_on_a_subspace_have_about_its_dimension(dimension: int) -> None:
+def test_points_on_a_subspace_have_about_its_dimension(dimension):
     points = torch.rand(2000, dimension) @ torch.randn(dimension, 12)
     assert float(local_dimension(points, 20).mean()) == pytest.approx(dimension, rel=0.2)
 
 
-def test_points_with_nothing_but_copies_around_them_have_no_dimension() -> None:
+def test_points_with_nothing_but_copies_around_them_have_no_dimension():
     points = torch.cat([torch.zeros(4, 3), 100 + torch.randn(6, 3)])
     found = local_dimension(points, 3)
     assert found[:4].isnan().all()
@@ -63,12 +63,12 @@ def test_points_with_nothing_but_copies_around_them_have_no_dimension() -> None:
 
 
 @pytest.mark.parametrize("neighbours", [1, 10, 11])
-def test_more_neighbours_than_other_points_are_refused(neighbours: int) -> None:
+def test_more_neighbours_than_other_points_are_refused(neighbours):
     with pytest.raises(ValueError, match=rf"neighbours must lie in 2\.\.9 for 10 rows, got {neighbours}"):
         local_dimension(torch.randn(10, 3), neighbours)
 
 
-def test_an_epoch_is_measured_in_random_sets_of_features_and_changes_nothing(model: FeatureClassifier) -> None:
+def test_an_epoch_is_measured_in_random_sets_of_features_and_changes_nothing(model):
     method, before = D2L(SETUP, **SMALL), copy.deepcopy(model.state_dict())
     state = torch.get_rng_state()
     found = method.measure(context_of(model))
@@ -83,13 +83,13 @@ def test_an_epoch_is_measured_in_random_sets_of_features_and_changes_nothing(mod
     assert found == pytest.approx(sum(wanted) / 48, rel=1e-6)
 
 
-def test_a_part_of_the_training_set_is_enough_and_small_rests_are_left_out(model: FeatureClassifier) -> None:
+def test_a_part_of_the_training_set_is_enough_and_small_rests_are_left_out(model):
     found = D2L(SETUP, **{**SMALL, "samples": 20}).measure(context_of(model))  # a set of 16, and 4 that are too few
     assert found > 0
     assert found != D2L(SETUP, **SMALL).measure(context_of(model))
 
 
-def test_features_that_coincide_have_dimension_zero(model: FeatureClassifier) -> None:
+def test_features_that_coincide_have_dimension_zero(model):
     with torch.no_grad():
         model.encoder[0].weight.zero_()
     assert D2L(SETUP, **SMALL).measure(context_of(model)) == 0
@@ -105,19 +105,19 @@ def test_features_that_coincide_have_dimension_zero(model: FeatureClassifier) ->
         ([5, 9], 1, False),  # too soon: the window is not full
     ],
 )
-def test_a_turn_is_two_deviations_above_the_window(dimensions: list[float], epoch: int, wanted: bool) -> None:
+def test_a_turn_is_two_deviations_above_the_window(dimensions, epoch, wanted):
     method = D2L(SETUP, **SMALL)
     method.dimensions[: len(dimensions)] = torch.tensor(dimensions, dtype=torch.float64)
     assert method.turns(epoch) is wanted
 
 
-def test_it_is_not_looked_for_before_the_start_and_a_window() -> None:
+def test_it_is_not_looked_for_before_the_start_and_a_window():
     method = D2L(SETUP, **{**SMALL, "start": 0.5})
     method.dimensions[:] = torch.arange(10).square()
     assert [method.turns(epoch) for epoch in range(10)] == [False] * 7 + [True] * 3
 
 
-def drive(method: D2L, model: FeatureClassifier, dimensions: list[float]) -> list[dict[str, Tensor]]:
+def drive(method, model, dimensions):
     """Epochs of given dimensions, each of which moves all weights; the states at their beginnings."""
     states = []
     for epoch, value in enumerate(dimensions):
@@ -130,7 +130,7 @@ def drive(method: D2L, model: FeatureClassifier, dimensions: list[float]) -> lis
     return states
 
 
-def test_at_the_turn_the_network_goes_back_by_one_epoch_and_trusts_itself(model: FeatureClassifier) -> None:
+def test_at_the_turn_the_network_goes_back_by_one_epoch_and_trusts_itself(model):
     method = D2L(SETUP, **SMALL)
     states = drive(method, model, [5.0, 4.0, 3.0, 3.1, 9.0])
     assert int(method.turning_epoch) == 4
@@ -141,7 +141,7 @@ def test_at_the_turn_the_network_goes_back_by_one_epoch_and_trusts_itself(model:
     assert method.snapshot == {}
 
 
-def test_after_the_turn_trust_follows_the_dimension_and_nothing_goes_back_again(model: FeatureClassifier) -> None:
+def test_after_the_turn_trust_follows_the_dimension_and_nothing_goes_back_again(model):
     method = D2L(SETUP, **SMALL)
     states = drive(method, model, [5.0, 4.0, 3.0, 3.1, 9.0, 6.0, 20.0])
     assert float(method.alpha) == pytest.approx(math.exp(-6 / 10 * 20 / 3))
@@ -149,7 +149,7 @@ def test_after_the_turn_trust_follows_the_dimension_and_nothing_goes_back_again(
     assert not torch.equal(states[6]["head.weight"], states[5]["head.weight"])
 
 
-def test_momentum_of_the_weights_given_up_is_dropped(model: FeatureClassifier) -> None:
+def test_momentum_of_the_weights_given_up_is_dropped(model):
     method, context = D2L(SETUP, **SMALL), context_of(model)
     method.snapshot = copy.deepcopy(dict(model.state_dict()))
     model(INPUTS).logits.sum().backward()
@@ -159,7 +159,7 @@ def test_momentum_of_the_weights_given_up_is_dropped(model: FeatureClassifier) -
     assert not context.optimizers[0].state
 
 
-def loss_and_logits(alpha: float, turned: bool) -> tuple[Tensor, Tensor]:
+def loss_and_logits(alpha, turned):
     model = FeatureClassifier(nn.Identity(), nn.Linear(4, 3)).double()
     method = D2L(SETUP, **SMALL)
     method.alpha.fill_(alpha)
@@ -170,13 +170,13 @@ def loss_and_logits(alpha: float, turned: bool) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(("alpha", "turned"), [(1.0, True), (0.3, False)])
-def test_full_trust_in_the_labels_is_cross_entropy(alpha: float, turned: bool) -> None:
+def test_full_trust_in_the_labels_is_cross_entropy(alpha, turned):
     loss, logits = loss_and_logits(alpha, turned)
     torch.testing.assert_close(loss, F.cross_entropy(logits, TARGETS))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4])
-def test_labels_are_mixed_with_the_networks_own_answers(alpha: float) -> None:
+def test_labels_are_mixed_with_the_networks_own_answers(alpha):
     loss, logits = loss_and_logits(alpha, turned=True)
     total = 0.0
     for row, target in zip(logits.log_softmax(1).tolist(), TARGETS.tolist(), strict=True):
@@ -191,11 +191,11 @@ def test_labels_are_mixed_with_the_networks_own_answers(alpha: float) -> None:
 @pytest.mark.parametrize(
     "options", [{"neighbours": 48}, {"neighbours": 16, "neighbourhood": 16}, {"neighbours": 10, "samples": 10}]
 )
-def test_options_that_cannot_work_are_refused_before_training(options: dict[str, Any]) -> None:
+def test_options_that_cannot_work_are_refused_before_training(options):
     with pytest.raises(ValueError, match=f"neighbours is {options['neighbours']}"):
         create_method("d2l", SETUP, options)
 
 
-def test_a_training_set_smaller_than_a_neighbourhood_is_one_set(model: FeatureClassifier) -> None:
+def test_a_training_set_smaller_than_a_neighbourhood_is_one_set(model):
     method = D2L(SETUP, neighbours=20)
     assert method.measure(context_of(model)) > 0

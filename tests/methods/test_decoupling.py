@@ -1,7 +1,6 @@
 """cRT, LWS and the two stages of RISDA: what learns when, and from what."""
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from icda.data import create_task
 from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss, RISDALoss
 from icda.losses.head import head_parameters
-from icda.methods import Context, Setup, Stage, create_method
+from icda.methods import Setup, Stage, create_method
 from icda.methods.lws import LearnableWeightScaling, ScaledLinear
 from icda.methods.risda_two_stage import TwoStageRISDA
 from icda.models.base import FeatureClassifier
@@ -22,7 +21,7 @@ from support import make_context, make_network
 
 
 @pytest.mark.parametrize("name", ["afr", "crt", "dfr", "jtt", "lws", "oltr"])
-def test_a_single_epoch_is_refused_before_training(name: str, tmp_path: Path) -> None:
+def test_a_single_epoch_is_refused_before_training(name, tmp_path):
     config, task = TrainConfig(task="digits", model="mlp", method=name, epochs=1), create_task("digits_coloured")
     networks, method = build(config, task)
     with pytest.raises(ValueError, match=f"{name} trains in two stages and needs 2 epochs or more, got 1"):
@@ -35,23 +34,23 @@ TARGETS = torch.tensor([0] * 12 + [1] * 8 + [2] * 4)
 PUT_BACK = {"scales": ("unscaled_weight", "unscaled_bias"), "representation": ("scale",)}
 
 
-def make(bias: bool = True) -> tuple[LearnableWeightScaling, FeatureClassifier]:
+def make(bias=True):
     model = FeatureClassifier(nn.Identity(), nn.Linear(5, 3, bias)).double()
     method = LearnableWeightScaling(SETUP)
     return method, method.prepare_network(model)
 
 
-def batch_of() -> Batch:
+def batch_of():
     inputs = torch.randn(24, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return Batch(inputs, TARGETS, None, torch.arange(24))
 
 
-def context_of(model: FeatureClassifier, stage: Stage, **options: float) -> Context:
+def context_of(model, stage, **options):
     optimizer = torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1} | options)
     return make_context(model, optimizers=[optimizer], stage=stage)
 
 
-def test_the_head_gives_the_logits_of_the_head_it_replaced_and_draws_nothing() -> None:
+def test_the_head_gives_the_logits_of_the_head_it_replaced_and_draws_nothing():
     for bias in (True, False):
         plain, features = nn.Linear(5, 3, bias), torch.randn(4, 5)
         before = torch.get_rng_state()
@@ -62,7 +61,7 @@ def test_the_head_gives_the_logits_of_the_head_it_replaced_and_draws_nothing() -
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_it_reads_as_the_linear_layer_with_scaled_rows(bias: bool) -> None:
+def test_it_reads_as_the_linear_layer_with_scaled_rows(bias):
     method, model = make(bias)
     head = model.head
     with torch.no_grad():
@@ -85,7 +84,7 @@ def test_it_reads_as_the_linear_layer_with_scaled_rows(bias: bool) -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias: bool) -> None:
+def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias):
     method, model = make(bias)
     batch, head = batch_of(), model.head
     context, before = (
@@ -109,7 +108,7 @@ def test_in_the_second_stage_only_scales_learn_by_their_own_gradient(bias: bool)
         assert torch.equal(head.state_dict()[name], before[name]), name
 
 
-def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
+def test_the_first_stage_is_cross_entropy_bit_for_bit():
     method, model = make()
     plain = FeatureClassifier(nn.Identity(), nn.Linear(5, 3)).double()
     plain.head.load_state_dict({"weight": model.head.unscaled_weight, "bias": model.head.unscaled_bias})
@@ -123,7 +122,7 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("stage", PUT_BACK)
-def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage: str) -> None:
+def test_what_is_put_back_has_a_gradient_and_it_is_zero(stage):
     method, model = make()
     batch = batch_of()
     loss = {each.name: each.loss for each in method.stages(10)}[stage]
@@ -138,7 +137,7 @@ risda_context = partial(make_context, data=(INPUTS, TARGETS), iteration=9, progr
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return make_network()
 
 
@@ -146,7 +145,7 @@ def model() -> FeatureClassifier:
     ("epochs", "share", "lengths"),
     [(10, 0.8, [8, 2]), (200, 0.8, [160, 40]), (4, 0.5, [2, 2]), (2, 0.8, [2]), (1, 0.1, [1]), (5, 0.01, [1, 4])],
 )
-def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs: int, share: float, lengths: list[int]) -> None:
+def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs, share, lengths):
     stages = create_method("risda_two_stage", SETUP, {"first_stage": share}).stages(epochs)
     assert [stage.epochs for stage in stages] == lengths
     assert [(stage.on_start is None, stage.loss is None) for stage in stages] == [(True,) * 2, (False,) * 2][
@@ -154,7 +153,7 @@ def test_the_first_stage_takes_its_share_and_the_head_the_rest(epochs: int, shar
     ]
 
 
-def test_the_switch_takes_confusion_and_statistics_of_the_whole_training_set_once(model: FeatureClassifier) -> None:
+def test_the_switch_takes_confusion_and_statistics_of_the_whole_training_set_once(model):
     method = TwoStageRISDA(SETUP)
     method.criterion.statistics.update(torch.randn(6, 5), torch.arange(6) % 3)  # of features that are gone
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -175,7 +174,7 @@ def test_the_switch_takes_confusion_and_statistics_of_the_whole_training_set_onc
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_loss(model: FeatureClassifier) -> None:
+def test_the_first_stage_is_plain_cross_entropy_and_the_second_the_reasoning_loss(model):
     method, batch = TwoStageRISDA(SETUP, mean_strength=0.7), Batch(INPUTS, TARGETS, None, torch.arange(24))
     model.eval()
     output = model(INPUTS)

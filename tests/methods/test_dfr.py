@@ -1,6 +1,5 @@
 """DFR: a plain training, then the L1 head of standardised validation features with groups of equal mass."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.heads.sparse import fit_sparse_head
-from icda.methods import Context, Setup, Stage
+from icda.methods import Setup
 from icda.methods.dfr import DFR, STRENGTHS, Encoded, choose_l1, fit_balanced
 from icda.models.base import FeatureClassifier
 from icda.training import TrainConfig, train
@@ -23,7 +22,7 @@ TARGETS = GROUPS // 2
 HEAD = DFR(SETUP).stages(10)[1]
 
 
-def make_inputs() -> Tensor:
+def make_inputs():
     """The first column speaks of the attribute, loudly, the second of the class; the third never changes."""
     inputs = torch.randn(80, 4, generator=torch.Generator().manual_seed(1))
     inputs[:, 0] = 4 * (GROUPS % 2) + inputs[:, 0]
@@ -36,19 +35,19 @@ INPUTS = make_inputs()
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     encoder = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
     with torch.no_grad():
         encoder[0].weight[4] = 0  # a feature that never changes
     return FeatureClassifier(encoder, nn.Linear(5, 2))
 
 
-def context_of(model: FeatureClassifier, stage: Stage) -> Context:
+def context_of(model, stage):
     no_step = {"apply": lambda loss: pytest.fail("a step")}
     return make_context(model, data=(INPUTS, TARGETS, GROUPS), stage=stage, **no_step)
 
 
-def standardised(model: FeatureClassifier) -> tuple[Tensor, Tensor, Tensor]:
+def standardised(model):
     """Features by the definition: a loop over columns, in double precision."""
     with torch.no_grad():
         features = model.eval()(INPUTS).features.double()
@@ -60,7 +59,7 @@ def standardised(model: FeatureClassifier) -> tuple[Tensor, Tensor, Tensor]:
     return (features - mean) / scale, mean, scale
 
 
-def test_the_head_is_the_balanced_l1_head_of_standardised_features(model: FeatureClassifier) -> None:
+def test_the_head_is_the_balanced_l1_head_of_standardised_features(model):
     model.train()
     model.encoder.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -80,7 +79,7 @@ def test_the_head_is_the_balanced_l1_head_of_standardised_features(model: Featur
     assert method.epoch_figures() == {"l1": pytest.approx(0.02)}
 
 
-def test_the_head_leaves_the_attribute_aside_that_a_plain_one_follows() -> None:
+def test_the_head_leaves_the_attribute_aside_that_a_plain_one_follows():
     encoded = Encoded((INPUTS[:, :2] - INPUTS[:, :2].mean(0)) / INPUTS[:, :2].std(0), TARGETS, GROUPS)
     plain = fit_sparse_head(encoded.features, TARGETS, 2, 0.01)
     balanced = fit_balanced(encoded, 2, 0.01)
@@ -92,7 +91,7 @@ def test_the_head_leaves_the_attribute_aside_that_a_plain_one_follows() -> None:
     assert ratio(balanced.weight) < 0.2 < 1 < ratio(plain.weight)
 
 
-def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch):
     """Heads that answer always or never right, by penalty: the best one is found, and the stronger of equals."""
     encoded, learned_from = Encoded(INPUTS, TARGETS, GROUPS), []
     right = {0.3: 0, 0.1: 1, 0.03: 3, 0.01: 3, 0.003: 2, 0.001: 0}
@@ -122,7 +121,7 @@ def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch:
     assert torch.bincount(learned_from[0]).tolist() == [20, 3, 2, 15]
 
 
-def watched(patch: pytest.MonkeyPatch) -> list[Encoded]:
+def watched(patch):
     """What heads are fitted to from now on."""
     seen: list[Encoded] = []
 
@@ -134,7 +133,7 @@ def watched(patch: pytest.MonkeyPatch) -> list[Encoded]:
     return seen
 
 
-def test_which_half_is_learned_from_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_half_is_learned_from_depends_on_the_seed_alone(monkeypatch):
     fitted = watched(monkeypatch)
     for seed in (0, 0, 1):
         choose_l1(Encoded(INPUTS, TARGETS, GROUPS), 2, seed)
@@ -143,11 +142,11 @@ def test_which_half_is_learned_from_depends_on_the_seed_alone(monkeypatch: pytes
     assert not torch.equal(first, other)
 
 
-def test_groups_of_one_sample_each_get_the_strongest_penalty() -> None:
+def test_groups_of_one_sample_each_get_the_strongest_penalty():
     assert choose_l1(Encoded(torch.eye(3), torch.tensor([0, 1, 1]), torch.arange(3)), 2, seed=0) == STRENGTHS[0]
 
 
-def test_the_head_stage_takes_no_step_and_reports_what_the_head_gets_right(model: FeatureClassifier) -> None:
+def test_the_head_stage_takes_no_step_and_reports_what_the_head_gets_right(model):
     context = context_of(model, HEAD)
     model.eval()
     batch = next(context.training_batches())
@@ -158,15 +157,13 @@ def test_the_head_stage_takes_no_step_and_reports_what_the_head_gets_right(model
     assert not found.loss.requires_grad
 
 
-def test_a_head_without_a_bias_is_refused(model: FeatureClassifier) -> None:
+def test_a_head_without_a_bias_is_refused(model):
     bare = FeatureClassifier(model.encoder, nn.Linear(5, 2, bias=False))
     with pytest.raises(ValueError, match="dfr fits a head with a bias, and the network's last layer has none"):
         DFR(SETUP, l1=0.1).fit_head(context_of(bare, HEAD))
 
 
-def test_a_training_fits_a_new_head_on_the_encoder_of_a_plain_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_fits_a_new_head_on_the_encoder_of_a_plain_training(tmp_path, monkeypatch):
     seen, cnn = watched(monkeypatch), {"model": "small_cnn", "batch_size": 60}
     result = train(short_run(tmp_path / "dfr", "dfr", epochs=3, options={"l1": 0.01}, **cnn))
     train(short_run(tmp_path / "erm", "cross_entropy", **cnn))
@@ -184,7 +181,7 @@ def test_a_training_fits_a_new_head_on_the_encoder_of_a_plain_training(
     assert result["history"][-1]["train_accuracy"] == pytest.approx(result["history"][-1]["validation_accuracy"])
 
 
-def test_selection_on_the_samples_it_learns_from_is_refused_before_training(tmp_path: Path) -> None:
+def test_selection_on_the_samples_it_learns_from_is_refused_before_training(tmp_path):
     config = TrainConfig("digits_coloured", method="dfr", epochs=4, selection="validation_accuracy", out=str(tmp_path))
     with pytest.raises(ValueError, match=r"'dfr' trains on the validation split, .*: use --selection last"):
         train(config)

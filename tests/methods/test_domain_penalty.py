@@ -1,10 +1,7 @@
 """What IRM, IB-IRM, V-REx and CORAL share, IRM standing for all: the jump of a weight, resuming, what is refused."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +13,7 @@ from icda.methods.domain_penalty import DomainPenalty
 from icda.methods.irm import IRM
 from icda.models import create_model
 from icda.models.base import Output
-from icda.training import TrainConfig, train
+from icda.training import train
 from icda.training.checkpoint import load_checkpoint
 from support import domain_setup, make_batch, make_context, make_grouped, short_run
 
@@ -35,15 +32,13 @@ SETUP = domain_setup()
         (20, 20, 0.01, 7.0),
     ],
 )
-def test_the_weight_jumps_after_a_number_of_steps_or_a_share_of_training(
-    anneal_steps: float, iteration: int, progress: float, weight: float
-) -> None:
+def test_the_weight_jumps_after_a_number_of_steps_or_a_share_of_training(anneal_steps, iteration, progress, weight):
     method = IRM(SETUP, penalty=7.0, anneal_steps=anneal_steps)
     assert method.penalty_weight(make_context(iteration=iteration, progress=progress)) == weight
 
 
 @pytest.mark.parametrize(("reset", "counts"), [(True, [1, 2, 1, 2, 3]), (False, [1, 2, 3, 4, 5])])
-def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, counts: list[int]) -> None:
+def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset, counts):
     method = IRM(SETUP, anneal_steps=2, reset_optimizer=reset)
     model = create_model("mlp", 3, (5,), hidden=4).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -56,14 +51,14 @@ def test_the_optimiser_starts_afresh_once_at_the_jump_if_it_shall(reset: bool, c
     assert found == counts
 
 
-def configure(folder: Path, **options: Any) -> TrainConfig:
+def configure(folder, **options):
     """Four large batches per epoch: twelve steps, and the weight jumps after six, in the middle of the second epoch."""
     settings = {"epochs": 3, "batch_size": 300, "optimizer": "adam", "learning_rate": 0.01, "checkpoint_every": 1}
     return short_run(folder, "irm", options=options, **settings)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     train(configure(folder, anneal_steps=0.5))
     checkpoint = load_checkpoint(folder / "checkpoint.pt")
@@ -71,14 +66,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return checkpoint
 
 
-def adam_steps(checkpoint: dict[str, Any]) -> set[int]:
+def adam_steps(checkpoint):
     return {int(state["step"]) for state in checkpoint["optimizers"][0]["state"].values()}
 
 
 @pytest.mark.parametrize("steps", [6, 7, 8], ids=["before the jump", "at the jump", "after the jump"])
-def test_a_training_killed_around_the_jump_ends_bit_identical(
-    steps: int, whole: dict[str, Any], tmp_path: Path, train_for: Callable[..., None]
-) -> None:
+def test_a_training_killed_around_the_jump_ends_bit_identical(steps, whole, tmp_path, train_for):
     config = configure(tmp_path, anneal_steps=0.5)
     train_for(config, steps)
     assert load_checkpoint(tmp_path / "checkpoint.pt")["position"]["iteration"] == steps - 1
@@ -89,7 +82,7 @@ def test_a_training_killed_around_the_jump_ends_bit_identical(
     assert adam_steps(resumed) == adam_steps(whole) == {6}
 
 
-def test_steps_and_the_share_they_are_give_the_same_training(whole: dict[str, Any], tmp_path: Path) -> None:
+def test_steps_and_the_share_they_are_give_the_same_training(whole, tmp_path):
     train(configure(tmp_path / "steps", anneal_steps=6))
     found = load_checkpoint(tmp_path / "steps" / "checkpoint.pt")
     torch.testing.assert_close(found["networks"], whole["networks"], rtol=0, atol=0)
@@ -100,7 +93,7 @@ def test_steps_and_the_share_they_are_give_the_same_training(whole: dict[str, An
     assert not torch.equal(*weights)
 
 
-def test_a_training_too_short_for_the_jump_is_warned_of() -> None:
+def test_a_training_too_short_for_the_jump_is_warned_of():
     method = IRM(SETUP, anneal_steps=60)  # ten epochs of six batches: iterations 0..59
     with pytest.warns(UserWarning, match=r"anneal_steps is 60, and this training has 60 steps: .* weight of 100.0"):
         method.on_stage_start(make_context())
@@ -118,7 +111,7 @@ OFF = {
 
 
 @pytest.mark.parametrize(("name", "options"), OFF.items())
-def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit(name: str, options: dict[str, Any]) -> None:
+def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit(name, options):
     output, batch = make_grouped([0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0], seed=5)
     domains = [batch.groups % 2 == domain for domain in (0, 1)]
     losses = [F.cross_entropy(output.logits[rows], batch.targets[rows]) for rows in domains]
@@ -126,14 +119,14 @@ def test_no_penalty_is_the_mean_of_the_domains_cross_entropies_bit_for_bit(name:
     assert torch.equal(found, torch.stack(losses).mean())
 
 
-def test_a_penalty_method_without_penalties_says_so() -> None:
+def test_a_penalty_method_without_penalties_says_so():
     batch = Batch(torch.zeros(2, 4), torch.tensor([0, 1]), torch.tensor([0, 1]), torch.arange(2))
     with pytest.raises(TypeError, match="DomainPenalty does not define penalties"):
         DomainPenalty(SETUP).loss(Output(batch.inputs, torch.zeros(2, 3)), batch, make_context())
 
 
 @pytest.mark.parametrize(("name", "option"), [("coral", "gamma"), ("ib_irm", "ib")])
-def test_a_penalty_on_fixed_features_is_warned_of(name: str, option: str) -> None:
+def test_a_penalty_on_fixed_features_is_warned_of(name, option):
     def start(model: str, **options: float) -> None:
         network = create_model(model, 3, (5,))
         method = create_method(name, SETUP, options | ({"anneal_steps": 0} if name == "ib_irm" else {}))
@@ -152,13 +145,13 @@ FEW = Setup(2, 4, torch.tensor([6, 4]), 1, 10, torch.tensor([4, 2, 1, 3]), group
 
 @pytest.mark.parametrize("name", ["irm", "ib_irm", "v_rex", "coral"])
 @pytest.mark.parametrize("sampling", ["domain_balanced", "group_balanced", "uniform"])
-def test_samples_are_drawn_as_asked(name: str, sampling: str) -> None:
+def test_samples_are_drawn_as_asked(name, sampling):
     method = create_method(name, FEW, {"sampling": sampling})
     assert [stage.sampling for stage in method.stages(3)] == [sampling]
 
 
 @pytest.mark.parametrize("name", ["irm", "ib_irm", "v_rex", "coral", "fish", "domain_mix", "lisa"])
-def test_domains_without_samples_do_not_count(name: str) -> None:
+def test_domains_without_samples_do_not_count(name):
     create_method(name, FEW)
     lonely = replace(FEW, group_counts=torch.tensor([6, 0, 4, 0]))
     with pytest.raises(ValueError, match="compares domains, and the training set has samples of 1"):

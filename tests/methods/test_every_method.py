@@ -5,7 +5,7 @@ embedded digits that has what the method says it needs and nothing else, so that
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from icda.data import TASKS, Split, Task, create_task
+from icda.data import TASKS, create_task
 from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.methods.create import method_class
-from icda.training import TrainConfig, Trainer, evaluate_folder, train
+from icda.training import Trainer, evaluate_folder, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.evaluation import evaluating
 from icda.training.run import build, load_folder, make_accelerator
@@ -42,11 +42,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
 UNRELATED = {"seconds", "config", "environment"}  # may differ between two runs that are otherwise the same
 
 
-def num_networks(name: str) -> int:
+def num_networks(name):
     return getattr(method_class(name), "num_networks", 1)
 
 
-def described(names: list[str]) -> list[Any]:
+def described(names):
     """Parameters whose ids say what a method asks for."""
     parameters = []
     for name in names:
@@ -60,7 +60,7 @@ needy_methods = pytest.mark.parametrize("name", described([name for name in meth
 paired_methods = pytest.mark.parametrize("name", described([name for name in method_names() if num_networks(name) > 1]))
 
 
-def small_task(needs: frozenset[str]) -> Task:
+def small_task(needs):
     """150 digits, fewer of each class than of the one before, with what is needed and nothing else."""
     grouped = bool(needs & {"groups", "validation groups"})
     task = create_task("digits_coloured" if grouped else "digits")
@@ -77,18 +77,18 @@ def small_task(needs: frozenset[str]) -> Task:
     )
 
 
-def _needed(validation: Split, needs: frozenset[str]) -> Split | None:
+def _needed(validation, needs):
     if "validation groups" in needs:
         return validation
     return validation.without_groups() if "validation" in needs else None
 
 
-def task_name(needs: frozenset[str]) -> str:
+def task_name(needs):
     return "_".join(["small_digits", *sorted(needs)]).replace(" ", "_")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_tasks() -> Iterator[None]:
+def _small_tasks():
     list(TASKS)  # the first look-up fills the registry
     with pytest.MonkeyPatch.context() as patch:
         for needs in {method_needs(name) for name in method_names()}:
@@ -98,7 +98,7 @@ def _small_tasks() -> Iterator[None]:
         yield
 
 
-def configure(name: str, folder: Path, **settings: Any) -> TrainConfig:
+def configure(name, folder, **settings):
     task = task_name(method_needs(name))
     return short_run(folder, name, task=task, epochs=EPOCHS, batch_size=BATCH_SIZE, **settings)
 
@@ -107,7 +107,7 @@ WholeRun = Callable[..., tuple[Path, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
+def whole_run(tmp_path_factory):
     """Folder and result of an undisturbed training, made once for each method and its options."""
     made: dict[str, tuple[Path, dict[str, Any]]] = {}
 
@@ -122,7 +122,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
 
 
 @every_method
-def test_it_trains_and_the_saved_model_gives_the_same_answers(name: str, whole_run: WholeRun, tmp_path: Path) -> None:
+def test_it_trains_and_the_saved_model_gives_the_same_answers(name, whole_run, tmp_path):
     folder, result = whole_run(name)
     epochs = sum(stage.epochs for stage in load_folder(folder)[3].stages(EPOCHS))
     assert epochs > EPOCHS if getattr(method_class(name), "adds_epochs", False) else epochs == EPOCHS
@@ -139,7 +139,7 @@ def test_it_trains_and_the_saved_model_gives_the_same_answers(name: str, whole_r
         assert any(not torch.equal(old, new) for old, new in pairs), "a network that did not learn"
 
 
-def parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+def parts(value, where=""):
     """Every number, text and tensor in nested dicts and lists, with its place."""
     if isinstance(value, dict):
         for key in value.keys() - UNRELATED:
@@ -151,9 +151,7 @@ def parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
         yield where, value
 
 
-def check_resumed(
-    name: str, options: dict[str, Any], kills: tuple[int, ...], whole: Path, out: Path, train_for: Callable[..., None]
-) -> None:
+def check_resumed(name, options, kills, whole, out, train_for):
     """A run that is killed after so many steps, resumed, and so on, ends as the whole one."""
     config = configure(name, out, options=options, checkpoint_every=3)
     for steps in kills:
@@ -169,22 +167,18 @@ def check_resumed(
 
 
 @every_method
-def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(
-    name: str, whole_run: WholeRun, tmp_path: Path, train_for: Callable[..., None]
-) -> None:
+def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(name, whole_run, tmp_path, train_for):
     check_resumed(name, {}, KILLS, whole_run(name)[0], tmp_path, train_for)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_with_other_options_it_ends_bit_identical_too(
-    variant: str, whole_run: WholeRun, tmp_path: Path, train_for: Callable[..., None]
-) -> None:
+def test_with_other_options_it_ends_bit_identical_too(variant, whole_run, tmp_path, train_for):
     name, options, kills = VARIANTS[variant]
     check_resumed(name, options, kills, whole_run(name, **options)[0], tmp_path, train_for)
 
 
 @every_method
-def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(name: str, whole_run: WholeRun) -> None:
+def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(name, whole_run):
     _, task, networks, method = load_folder(whole_run(name)[0])
     inputs = task.test.batch(torch.arange(20)).inputs
     state = {place: value.clone() for place, value in parts(method.state_dict()) if isinstance(value, Tensor)}
@@ -201,7 +195,7 @@ def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(name: str, wh
 
 
 @needy_methods
-def test_a_task_without_what_it_needs_is_refused_before_training(name: str, tmp_path: Path) -> None:
+def test_a_task_without_what_it_needs_is_refused_before_training(name, tmp_path):
     whole = small_task(method_needs(name))
     lacking = {
         "groups": replace(whole, train=replace(whole.train, groups=None)),
@@ -216,7 +210,7 @@ def test_a_task_without_what_it_needs_is_refused_before_training(name: str, tmp_
 
 
 @paired_methods
-def test_its_networks_start_apart_and_one_too_few_is_refused_before_training(name: str, tmp_path: Path) -> None:
+def test_its_networks_start_apart_and_one_too_few_is_refused_before_training(name, tmp_path):
     config, task = configure(name, tmp_path / "run"), small_task(method_needs(name))
     networks, method = build(config, task)
     assert len(networks) == num_networks(name)

@@ -1,9 +1,7 @@
 """Fish: inner steps on a clone and interpolation, written out; what is left with one domain; buffers; two ranks."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 import support
 from icda.data.generators import generator_for
 from icda.data.task import Batch
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.fish import Fish, interpolate
 from icda.models import FeatureClassifier, create_model
 
@@ -25,7 +23,7 @@ GROUPS = torch.tensor([0, 0, 1, 2, 3, 3, 1, 0, 2, 5, 4, 0])  # of domains 0, 1 a
 BATCH = Batch(INPUTS, GROUPS // 3, GROUPS, torch.arange(12))
 
 
-def make_model(normalised: bool = False) -> FeatureClassifier:
+def make_model(normalised=False):
     torch.manual_seed(0)
     if normalised:  # no bias before BatchNorm: its gradient is rounding error, which Adam would make a step of
         encoder = nn.Sequential(nn.Linear(5, 6, bias=False), nn.BatchNorm1d(6), nn.ReLU())
@@ -33,14 +31,12 @@ def make_model(normalised: bool = False) -> FeatureClassifier:
     return create_model("mlp", 2, (5,), hidden=6).double()
 
 
-def make_context(
-    model: FeatureClassifier, optimizer: torch.optim.Optimizer, iteration: int = 0, share: float = 1.0
-) -> Context:
+def make_context(model, optimizer, iteration=0, share=1.0):
     context = support.make_context(model, optimizers=[optimizer], iteration=iteration)
     return replace(context, apply=lambda loss: context.apply(loss * share))
 
 
-def optimizer_of(model: nn.Module, kind: str) -> torch.optim.Optimizer:
+def optimizer_of(model, kind):
     if kind == "adam":
         return torch.optim.Adam(model.parameters(), lr=0.01)
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
@@ -48,7 +44,7 @@ def optimizer_of(model: nn.Module, kind: str) -> torch.optim.Optimizer:
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 @pytest.mark.parametrize("normalised", [False, True], ids=["plain", "batchnorm"])
-def test_steps_are_those_of_a_clone_whose_optimiser_keeps_its_state(kind: str, normalised: bool) -> None:
+def test_steps_are_those_of_a_clone_whose_optimiser_keeps_its_state(kind, normalised):
     """The original: a fresh clone each step, the inner optimiser's state carried over, all of the state interpolated."""
     model = make_model(normalised)
     wanted, carried = copy.deepcopy(model), None
@@ -79,7 +75,7 @@ def test_steps_are_those_of_a_clone_whose_optimiser_keeps_its_state(kind: str, n
             torch.testing.assert_close(model.state_dict()[name], value, rtol=0, atol=1e-12)
 
 
-def test_one_domain_and_epsilon_one_is_cross_entropy_bit_for_bit() -> None:
+def test_one_domain_and_epsilon_one_is_cross_entropy_bit_for_bit():
     model, wanted = make_model(), make_model()
     batch = BATCH._replace(groups=torch.tensor([0, 3] * 6))
     optimizer, plain = optimizer_of(model, "sgd"), optimizer_of(wanted, "sgd")
@@ -92,7 +88,7 @@ def test_one_domain_and_epsilon_one_is_cross_entropy_bit_for_bit() -> None:
             assert torch.equal(found, value)
 
 
-def test_before_start_it_is_cross_entropy_on_the_whole_batch() -> None:
+def test_before_start_it_is_cross_entropy_on_the_whole_batch():
     model, wanted = make_model(), make_model()
     context = make_context(model, optimizer_of(model, "sgd"))
     method = Fish(SETUP, start=0.5)
@@ -105,7 +101,7 @@ def test_before_start_it_is_cross_entropy_on_the_whole_batch() -> None:
     assert method.step(BATCH, context).extra == {"inner_steps": 3.0}
 
 
-def test_to_second_order_it_follows_the_gradient_of_the_losses_minus_the_inner_products() -> None:
+def test_to_second_order_it_follows_the_gradient_of_the_losses_minus_the_inner_products():
     """Mean over the two orders: theta - epsilon lr (g1 + g2) + epsilon lr^2/2 grad(g1 . g2) + O(lr^3)."""
     first, second = (torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in (1, 2))
     rate, epsilon = 1e-3, 0.5
@@ -131,13 +127,13 @@ def test_to_second_order_it_follows_the_gradient_of_the_losses_minus_the_inner_p
     assert float((found - expected).norm()) < 0.05 * second_order
 
 
-def test_all_domains_come_first_at_some_iteration() -> None:
+def test_all_domains_come_first_at_some_iteration():
     method = Fish(SETUP)
     firsts = {int(GROUPS[method.parts(BATCH, iteration)[0][0].positions[0]]) % 3 for iteration in range(30)}
     assert firsts == {0, 1, 2}
 
 
-def test_a_domain_with_a_single_sample_is_left_out_and_then_no_accuracy_is_told() -> None:
+def test_a_domain_with_a_single_sample_is_left_out_and_then_no_accuracy_is_told():
     batch = BATCH._replace(groups=torch.tensor([0] * 6 + [1] * 5 + [2]))
     parts, complete = Fish(SETUP).parts(batch, 0)
     assert sorted(len(part.positions) for part in parts) == [5, 6]
@@ -146,7 +142,7 @@ def test_a_domain_with_a_single_sample_is_left_out_and_then_no_accuracy_is_told(
     assert Fish(SETUP).step(batch, make_context(model, optimizer_of(model, "sgd"))).logits is None
 
 
-def test_a_short_batch_of_single_samples_is_one_step() -> None:
+def test_a_short_batch_of_single_samples_is_one_step():
     batch = Batch(INPUTS[:3], BATCH.targets[:3], torch.tensor([0, 1, 2]), torch.arange(3))
     (part,), complete = Fish(SETUP).parts(batch, 0)
     assert part.positions.tolist() == [0, 1, 2]
@@ -154,7 +150,7 @@ def test_a_short_batch_of_single_samples_is_one_step() -> None:
     assert complete
 
 
-def test_token_ids_in_a_dict_are_cut_by_domain_too() -> None:
+def test_token_ids_in_a_dict_are_cut_by_domain_too():
     model = create_model("bag_of_words", 2, ())
     ids = torch.randint(1, 100, (12, 4))
     batch = BATCH._replace(inputs={"input_ids": ids, "attention_mask": torch.ones_like(ids)})
@@ -163,7 +159,7 @@ def test_token_ids_in_a_dict_are_cut_by_domain_too() -> None:
     torch.testing.assert_close(result.logits, wanted)
 
 
-def test_a_batch_too_small_for_two_samples_of_each_domain_is_refused() -> None:
+def test_a_batch_too_small_for_two_samples_of_each_domain_is_refused():
     counts = torch.tensor([9, 9, 0, 9, 9, 0])  # nobody comes from domain 2: four samples are enough
     tight = Setup(2, 6, torch.tensor([60, 40]), 1, 100, counts, batch_size=4, group_domains=DOMAINS)
     Fish(tight)
@@ -171,7 +167,7 @@ def test_a_batch_too_small_for_two_samples_of_each_domain_is_refused() -> None:
         Fish(Setup(2, 6, torch.tensor([60, 40]), 1, 100, batch_size=4, group_domains=DOMAINS))
 
 
-def two_steps(rank: int) -> dict[str, Tensor]:
+def two_steps(rank):
     """Two Fish steps on a rank's share of a batch that divides unevenly; rank -1 is a single process with all of it."""
     model = make_model()
     groups = torch.tensor(
@@ -189,7 +185,7 @@ def two_steps(rank: int) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in model.named_parameters()}
 
 
-def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_do_what_one_process_does(run_on_ranks):
     wanted = two_steps(-1)
     for found in run_on_ranks(two_steps):
         for name, value in wanted.items():

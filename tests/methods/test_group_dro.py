@@ -1,8 +1,6 @@
 """Upweighting and group DRO: every group alike, or the worst first."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -23,12 +21,12 @@ UW_SETUP = Setup(3, 4, torch.tensor([5, 5, 5]), epochs=2, num_samples=15, group_
 CONTEXT = make_context()
 
 
-def whole_set() -> tuple[Output, Batch]:
+def whole_set():
     logits = torch.randn(15, 3, dtype=torch.float64, requires_grad=True)
     return Output(torch.zeros(15, 4), logits), Batch(torch.zeros(15, 4), TARGETS, GROUPS, torch.arange(15))
 
 
-def mean_over_groups(logits: Tensor) -> Tensor:
+def mean_over_groups(logits):
     total = torch.zeros((), dtype=torch.float64)
     for group in (0, 1, 3):
         rows = [i for i in range(15) if int(GROUPS[i]) == group]
@@ -37,14 +35,14 @@ def mean_over_groups(logits: Tensor) -> Tensor:
     return total / 3
 
 
-def test_weights_on_the_loss_make_it_the_mean_over_groups_of_their_mean_losses() -> None:
+def test_weights_on_the_loss_make_it_the_mean_over_groups_of_their_mean_losses():
     output, batch = whole_set()
     method = Upweighting(UW_SETUP, weighting="loss")
     # Weights are kept in float32.
     torch.testing.assert_close(method.loss(output, batch, CONTEXT), mean_over_groups(output.logits), rtol=0, atol=1e-6)
 
 
-def test_sampling_has_the_expected_gradient_of_the_weights_on_the_loss() -> None:
+def test_sampling_has_the_expected_gradient_of_the_weights_on_the_loss():
     output, batch = whole_set()
     drawn = balanced_weights(GROUPS)
     expected = torch.zeros(15, 3, dtype=torch.float64)
@@ -59,7 +57,7 @@ def test_sampling_has_the_expected_gradient_of_the_weights_on_the_loss() -> None
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-7)
 
 
-def test_with_groups_of_equal_size_weights_on_the_loss_are_cross_entropy() -> None:
+def test_with_groups_of_equal_size_weights_on_the_loss_are_cross_entropy():
     output, batch = whole_set()
     even = Setup(3, 4, torch.ones(3), epochs=2, num_samples=20, group_counts=torch.tensor([5, 5, 5, 5]))
     assert torch.equal(
@@ -67,7 +65,7 @@ def test_with_groups_of_equal_size_weights_on_the_loss_are_cross_entropy() -> No
     )
 
 
-def test_a_group_without_samples_changes_nothing() -> None:
+def test_a_group_without_samples_changes_nothing():
     present = Setup(3, 4, torch.ones(3), epochs=2, num_samples=15, group_counts=torch.tensor([9, 2, 4]))
     without = Upweighting(present, weighting="loss").group_weights
     found = Upweighting(UW_SETUP, weighting="loss").group_weights
@@ -81,7 +79,7 @@ SETUP = Setup(3, 4, torch.tensor([30, 30, 20]), epochs=2, num_samples=80, group_
 STEPS = ([0, 1, 2, 3, 0, 1], [0, 0, 3, 0, 3, 3], [2, 2, 2, 2, 1, 0], [1, 1, 1, 1, 1, 1])  # most lack a group
 
 
-def batch_of(groups: list[int], seed: int = 0) -> tuple[Output, Batch]:
+def batch_of(groups, seed=0):
     generator = torch.Generator().manual_seed(seed)
     logits = 3 * torch.randn(len(groups), 3, dtype=torch.float64, generator=generator)
     targets = torch.randint(3, (len(groups),), generator=generator)
@@ -89,7 +87,7 @@ def batch_of(groups: list[int], seed: int = 0) -> tuple[Output, Batch]:
     return Output(inputs, logits.requires_grad_()), Batch(inputs, targets, torch.tensor(groups), torch.arange(6))
 
 
-def group_losses(logits: Tensor, targets: Tensor, groups: list[int]) -> dict[int, Tensor]:
+def group_losses(logits, targets, groups):
     losses: dict[int, list[Tensor]] = {}
     for row, target, group in zip(logits, targets.tolist(), groups, strict=True):
         losses.setdefault(group, []).append(-row.log_softmax(0)[target])
@@ -98,7 +96,7 @@ def group_losses(logits: Tensor, targets: Tensor, groups: list[int]) -> dict[int
 
 @pytest.mark.parametrize("eta", [0.01, 0.5])
 @pytest.mark.parametrize("adjustment", [0.0, 2.0])
-def test_weights_loss_and_gradient_follow_the_formula_step_by_step(eta: float, adjustment: float) -> None:
+def test_weights_loss_and_gradient_follow_the_formula_step_by_step(eta, adjustment):
     method = GroupDRO(SETUP, eta=eta, adjustment=adjustment).double()
     q = [0.25] * 4
     for number, groups in enumerate(STEPS):
@@ -118,7 +116,7 @@ def test_weights_loss_and_gradient_follow_the_formula_step_by_step(eta: float, a
         torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=atol)
 
 
-def test_without_a_step_size_it_is_the_mean_over_groups() -> None:
+def test_without_a_step_size_it_is_the_mean_over_groups():
     output, batch = batch_of([0, 1, 2, 3, 0, 1])
     method = GroupDRO(SETUP, eta=0.0).double()
     losses = group_losses(output.logits, batch.targets, [0, 1, 2, 3, 0, 1])
@@ -127,14 +125,14 @@ def test_without_a_step_size_it_is_the_mean_over_groups() -> None:
     assert method.q.tolist() == pytest.approx([0.25] * 4)
 
 
-def test_with_one_group_it_is_cross_entropy() -> None:
+def test_with_one_group_it_is_cross_entropy():
     output, batch = batch_of([0] * 6)
     setup = Setup(3, 4, torch.ones(3), epochs=2, num_samples=80, group_counts=torch.tensor([80]))
     found = GroupDRO(setup, eta=0.3).double().loss(output, batch, CONTEXT)
     torch.testing.assert_close(found, F.cross_entropy(output.logits, batch.targets), rtol=0, atol=1e-12)
 
 
-def test_a_large_step_size_leaves_the_worst_group_alone_and_nothing_overflows() -> None:
+def test_a_large_step_size_leaves_the_worst_group_alone_and_nothing_overflows():
     output, batch = batch_of([0, 1, 2, 3, 0, 1])
     losses = group_losses(output.logits, batch.targets, [0, 1, 2, 3, 0, 1])
     worst = max(losses, key=lambda group: losses[group].item())
@@ -144,7 +142,7 @@ def test_a_large_step_size_leaves_the_worst_group_alone_and_nothing_overflows() 
     assert found.item() == pytest.approx(losses[worst].item())
 
 
-def test_a_group_without_training_samples_gets_no_weight() -> None:
+def test_a_group_without_training_samples_gets_no_weight():
     counts = torch.tensor([40, 10, 0, 30])
     method = GroupDRO(Setup(3, 4, torch.ones(3), epochs=2, num_samples=80, group_counts=counts), adjustment=1.0)
     assert method.q.tolist() == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3])
@@ -154,7 +152,7 @@ def test_a_group_without_training_samples_gets_no_weight() -> None:
     assert float(method.q.sum()) == pytest.approx(1)
 
 
-def on_rank(rank: int) -> tuple[Tensor, Tensor, Tensor]:
+def on_rank(rank):
     """What the trainer averages: a rank's loss and gradient times its share of the batch; then the weights."""
     method, total, slope = GroupDRO(SETUP, eta=0.5).double(), torch.zeros(()), torch.zeros(6, 3, dtype=torch.float64)
     for number, groups in enumerate(STEPS):
@@ -166,7 +164,7 @@ def on_rank(rank: int) -> tuple[Tensor, Tensor, Tensor]:
     return total, slope, method.q
 
 
-def test_two_ranks_do_what_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_do_what_one_process_does(run_on_ranks):
     method, total, slope = GroupDRO(SETUP, eta=0.5).double(), torch.zeros(()), torch.zeros(6, 3, dtype=torch.float64)
     for number, groups in enumerate(STEPS):
         output, batch = batch_of(groups, number)

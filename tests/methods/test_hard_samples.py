@@ -2,9 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,26 +29,24 @@ FIRST, SECOND = JTT(JTT_SETUP).stages(10)
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return make_jtt_model()
 
 
-def make_jtt_model() -> FeatureClassifier:
+def make_jtt_model():
     model = make_network()
     model.encoder[1].running_mean.normal_()
     return model
 
 
 @torch.no_grad()
-def errors_of(model: FeatureClassifier) -> Tensor:
+def errors_of(model):
     model.eval()
     wrong = [int(model(JTT_INPUTS[i : i + 1]).logits[0].argmax()) != int(JTT_TARGETS[i]) for i in range(24)]
     return torch.tensor(wrong)
 
 
-def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_stage_ends(
-    model: FeatureClassifier,
-) -> None:
+def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_stage_ends(model):
     expected = errors_of(model)
     assert 0 < int(expected.sum()) < 24
     model.train()
@@ -60,7 +57,7 @@ def test_the_errors_are_those_of_the_network_in_evaluation_mode_when_the_first_s
     assert [stage.on_end for stage in method.stages(10)] == [method.find_errors, None], "chosen once"
 
 
-def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: FeatureClassifier) -> None:
+def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model):
     method = JTT(JTT_SETUP, up_weight=6)
     method.find_errors(context_of(model, stage=FIRST, epoch=1))
     weights = method.sampling_weights()
@@ -77,7 +74,7 @@ def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model: F
     torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=1e-12)
 
 
-def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None:
+def test_a_network_without_errors_is_warned_of(model):
     def all_right() -> Iterator[Batch]:
         answers = model.eval()(JTT_INPUTS).logits.argmax(1)
         yield Batch(JTT_INPUTS, answers, None, torch.arange(24))
@@ -92,7 +89,7 @@ def test_a_network_without_errors_is_warned_of(model: FeatureClassifier) -> None
         method.find_errors(context_of(model, stage=FIRST, epoch=1))
 
 
-def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
+def errors_on_rank(rank):
     torch.manual_seed(0)
     model = make_jtt_model()
     model.encoder[1].running_mean.add_(rank)
@@ -101,7 +98,7 @@ def errors_on_rank(rank: int) -> tuple[Tensor, Tensor]:
     return errors_of(model), method.errors
 
 
-def test_ranks_whose_running_figures_differ_agree_on_the_errors(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_ranks_whose_running_figures_differ_agree_on_the_errors(run_on_ranks):
     (first, agreed), (second, again) = run_on_ranks(errors_on_rank)
     assert not torch.equal(first, second)
     assert torch.equal(agreed, again)
@@ -139,9 +136,7 @@ class Recorder:
         return {name: value.clone() for name, value in context.models[0].state_dict().items()}
 
 
-def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(tmp_path, monkeypatch):
     seen = Recorder(monkeypatch)
     options = {"first_stage": 0.5, "up_weight": 6.0}
     result = train(short_run(tmp_path / "jtt", "jtt", epochs=4, options=options, attributes="unknown"))
@@ -164,19 +159,19 @@ INPUTS = torch.randn(N, 4, generator=torch.Generator().manual_seed(1))
 TARGETS = torch.arange(N) % 3
 
 
-def make_model() -> FeatureClassifier:
+def make_model():
     torch.manual_seed(0)
     return FeatureClassifier(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5)), nn.Linear(5, 3))
 
 
-def first_loss(method: AFR, logits: Tensor, rows: Tensor) -> Tensor:
+def first_loss(method, logits, rows):
     """The loss of the first stage on some samples."""
     output, batch = Output(torch.zeros(len(rows), 5), logits), Batch(INPUTS[rows], TARGETS[rows], None, rows)
     loss: Any = method.stages(10)[0].loss
     return loss(output, batch, make_context(make_model()))
 
 
-def test_the_first_stage_learns_from_all_but_the_samples_held_back() -> None:
+def test_the_first_stage_learns_from_all_but_the_samples_held_back():
     method, logits = AFR(SETUP, held_share=0.3), torch.randn(N, 3, dtype=torch.float64)
     found = first_loss(method, logits, torch.arange(N))
     kept = [i for i in range(N) if not method.held[i]]
@@ -185,7 +180,7 @@ def test_the_first_stage_learns_from_all_but_the_samples_held_back() -> None:
     assert float(found) == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_batch_of_held_samples_alone_teaches_nothing() -> None:
+def test_a_batch_of_held_samples_alone_teaches_nothing():
     method, rows = AFR(SETUP), AFR(SETUP).held.nonzero().flatten()
     logits = torch.randn(len(rows), 3, requires_grad=True)
     loss = first_loss(method, logits, rows)
@@ -193,7 +188,7 @@ def test_a_batch_of_held_samples_alone_teaches_nothing() -> None:
     assert not torch.autograd.grad(loss, [logits])[0].any()
 
 
-def test_the_head_is_taught_by_held_samples_drawn_by_how_little_they_are_believed() -> None:
+def test_the_head_is_taught_by_held_samples_drawn_by_how_little_they_are_believed():
     model, method = make_model(), AFR(SETUP, held_share=0.4, gamma=3.0)
     model.train()
     method.stages(10)[0].on_end(make_context(model, data=(INPUTS, TARGETS)))
@@ -209,7 +204,7 @@ def test_the_head_is_taught_by_held_samples_drawn_by_how_little_they_are_believe
         assert float(weights[i]) == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_head_is_held_back_to_where_the_first_stage_left_it() -> None:
+def test_the_head_is_held_back_to_where_the_first_stage_left_it():
     model, method = make_model(), AFR(SETUP, decay=0.7)
     first, second = method.stages(10)
     context = make_context(model, data=(INPUTS, TARGETS))
@@ -225,13 +220,13 @@ def test_the_head_is_held_back_to_where_the_first_stage_left_it() -> None:
     assert float(second.loss(output, batch, context)) == pytest.approx(moved, rel=1e-5)
 
 
-def loss_on_rank(rank: int) -> Tensor:
+def loss_on_rank(rank):
     method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
     rows = torch.arange(0, 15) if rank == 0 else torch.arange(15, N)
     return first_loss(method, logits[rows], rows) * len(rows) / N
 
 
-def test_two_ranks_have_the_loss_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_have_the_loss_of_one_process(run_on_ranks):
     method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
     whole = first_loss(method, logits, torch.arange(N))
     torch.testing.assert_close(sum(run_on_ranks(loss_on_rank)), whole, rtol=0, atol=1e-12)
@@ -241,7 +236,7 @@ LFF_SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5)
 BATCH = make_batch(1, size=8)
 
 
-def test_each_network_gets_the_gradient_of_its_own_loss(models: list[FeatureClassifier]) -> None:
+def test_each_network_gets_the_gradient_of_its_own_loss(models):
     slopes: list[Tensor] = []
 
     def apply(loss: Tensor) -> None:
@@ -266,6 +261,6 @@ def test_each_network_gets_the_gradient_of_its_own_loss(models: list[FeatureClas
     assert float(result.loss) == pytest.approx(float(kept_total))
 
 
-def test_equal_losses_and_no_losses_at_all_weigh_a_half() -> None:
+def test_equal_losses_and_no_losses_at_all_weigh_a_half():
     assert relative_difficulty(torch.tensor([2.0, 0.0]), torch.tensor([2.0, 0.0])).tolist() == [0.5, 0.5]
     assert relative_difficulty(torch.tensor([5.0]), torch.tensor([0.0])).tolist() == [1.0]

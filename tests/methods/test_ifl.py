@@ -1,15 +1,13 @@
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses import LogitAdjustmentLoss
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.ifl import IFL, environment_weights, join_batches
 from icda.models.base import FeatureClassifier, Output
 from support import make_context, make_network
@@ -19,12 +17,12 @@ TARGETS = torch.repeat_interleave(torch.arange(3), COUNTS)
 INPUTS = torch.randn(21, 4, generator=torch.Generator().manual_seed(1))
 
 
-def make(**options: Any) -> IFL:
+def make(**options):
     setup = Setup(num_classes=3, feature_dim=5, class_counts=COUNTS, epochs=100, num_samples=21)
     return IFL(setup, **options)
 
 
-def context_of(network: FeatureClassifier | None, epoch: int, second: Batch | None = None) -> Context:
+def context_of(network, epoch, second=None):
     def draw(sampling: str) -> Batch:
         assert sampling == "own"
         assert second is not None
@@ -35,7 +33,7 @@ def context_of(network: FeatureClassifier | None, epoch: int, second: Batch | No
     return make_context(*networks, data=(INPUTS, TARGETS), epoch=epoch, **step)
 
 
-def naive_weights(probabilities: list[float], targets: list[int], ratio: float, balanced: bool) -> list[float]:
+def naive_weights(probabilities, targets, ratio, balanced):
     """The rule, sample by sample."""
     weights = [0.0] * len(targets)
     for label in set(targets):
@@ -56,7 +54,7 @@ def naive_weights(probabilities: list[float], targets: list[int], ratio: float, 
 
 @pytest.mark.parametrize("balanced", [True, False])
 @pytest.mark.parametrize("ratio", [1.5, 4.0, 50.0])
-def test_weights_of_the_second_environment_follow_the_rule(ratio: float, balanced: bool) -> None:
+def test_weights_of_the_second_environment_follow_the_rule(ratio, balanced):
     targets = torch.arange(83) % 4
     targets[:3] = 4  # a class too small to have a hardest fifth
     probabilities = torch.rand(83, dtype=torch.float64)
@@ -68,12 +66,12 @@ def test_weights_of_the_second_environment_follow_the_rule(ratio: float, balance
         assert float(found[own].sum()) == pytest.approx(1 if balanced else int(own.sum()))
 
 
-def test_samples_that_are_believed_alike_are_drawn_alike() -> None:
+def test_samples_that_are_believed_alike_are_drawn_alike():
     weights = environment_weights(torch.full((10,), 0.7), torch.arange(10) // 5)
     torch.testing.assert_close(weights, torch.full((10,), 0.2, dtype=torch.float64))
 
 
-def test_the_exponent_is_kept_between_one_and_ten() -> None:
+def test_the_exponent_is_kept_between_one_and_ten():
     zeros = torch.zeros(10, dtype=torch.long)
     alike = torch.tensor([0.5] * 9 + [0.9])  # nine hardest of ten: no power makes a fifth of them stand out
     weights = environment_weights(alike, zeros)
@@ -83,14 +81,14 @@ def test_the_exponent_is_kept_between_one_and_ten() -> None:
     assert float(weights[9] / weights[8]) == pytest.approx(0.5, rel=1e-3)
 
 
-def test_milestones_are_shares_of_the_training() -> None:
+def test_milestones_are_shares_of_the_training():
     method = make()
     assert [method.centre_weight(e) for e in (0, 59, 60, 79, 80, 99)] == [0.0, 0.0, 0.001, 0.001, 0.005, 0.005]
     short = IFL(Setup(3, 5, COUNTS, epochs=10, num_samples=21), milestones=[0.5], centre_weights=[0.1, 0.2])
     assert [short.centre_weight(e) for e in (4, 5)] == [0.1, 0.2]
 
 
-def test_the_second_environment_is_uniform_until_a_milestone_and_made_anew_at_each() -> None:
+def test_the_second_environment_is_uniform_until_a_milestone_and_made_anew_at_each():
     method, network = make(), make_network().train()
     network.encoder[2].eval()
     modes = [module.training for module in network.modules()]
@@ -116,19 +114,19 @@ def test_the_second_environment_is_uniform_until_a_milestone_and_made_anew_at_ea
     assert method.epoch_figures()["second_environment_share"] < 1
 
 
-def make_batch() -> tuple[Output, Batch, nn.Linear]:
+def make_batch():
     features = torch.randn(9, 5, dtype=torch.float64, requires_grad=True)
     head = nn.Linear(5, 3).double()
     rows = torch.tensor([0, 1, 2, 3, 12, 13, 14, 18, 19])
     return Output(features, head(features)), Batch(INPUTS[rows], TARGETS[rows], None, rows), head
 
 
-def loss_of(method: IFL, output: Output, batch: Batch, head: nn.Linear, epoch: int) -> Tensor:
+def loss_of(method, output, batch, head, epoch):
     network = FeatureClassifier(nn.Identity(), head)
     return method.loss(output, batch, context_of(network, epoch))
 
 
-def test_without_centre_weight_it_is_logit_adjustment_bit_for_bit() -> None:
+def test_without_centre_weight_it_is_logit_adjustment_bit_for_bit():
     output, batch, head = make_batch()
     method = make()
     plain = LogitAdjustmentLoss(3, 5, COUNTS)(output.features, batch.targets, head, logits=output.logits)
@@ -139,7 +137,7 @@ def test_without_centre_weight_it_is_logit_adjustment_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "weight"), [(60, 0.001), (80, 0.005)])
-def test_from_a_milestone_on_the_distances_to_the_centres_are_added(epoch: int, weight: float) -> None:
+def test_from_a_milestone_on_the_distances_to_the_centres_are_added(epoch, weight):
     output, batch, head = make_batch()
     method = make()
     method.centres = torch.randn(3, 5, dtype=torch.float64)
@@ -154,7 +152,7 @@ def test_from_a_milestone_on_the_distances_to_the_centres_are_added(epoch: int, 
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5, 0.8])
-def test_centres_move_as_sgd_on_the_mean_distance_would_move_them(rate: float) -> None:
+def test_centres_move_as_sgd_on_the_mean_distance_would_move_them(rate):
     method = make(centre_rate=rate)
     centres = nn.Parameter(torch.zeros(3, 5, dtype=torch.float64))
     optimizer = torch.optim.SGD([centres], lr=rate)
@@ -167,7 +165,7 @@ def test_centres_move_as_sgd_on_the_mean_distance_would_move_them(rate: float) -
         torch.testing.assert_close(method.centres, centres.detach())
 
 
-def test_a_step_learns_from_both_environments_and_answers_for_the_first() -> None:
+def test_a_step_learns_from_both_environments_and_answers_for_the_first():
     network = make_network().eval()
     first = Batch(INPUTS[:4], TARGETS[:4], None, torch.arange(4))
     second = Batch(INPUTS[11:16], TARGETS[11:16], None, torch.arange(11, 16))
@@ -183,7 +181,7 @@ def test_a_step_learns_from_both_environments_and_answers_for_the_first() -> Non
     assert make().step(first, context_of(network, 0, second)).extra == {}
 
 
-def test_texts_of_different_lengths_are_joined_under_one_mask() -> None:
+def test_texts_of_different_lengths_are_joined_under_one_mask():
     def batch(count: int, length: int) -> Batch:
         ids = torch.full((count, length), 7)
         return Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.arange(count), None, ids[:, 0])
@@ -196,14 +194,14 @@ def test_texts_of_different_lengths_are_joined_under_one_mask() -> None:
         assert both.targets.tolist() == [0, 1, 0, 1, 2]
 
 
-def move_on_rank(rank: int) -> Tensor:
+def move_on_rank(rank):
     method, features = make(), torch.arange(105.0).view(21, 5)
     for _ in range(2):
         method.move_centres(features[:15] if rank == 0 else features[15:], TARGETS[:15] if rank == 0 else TARGETS[15:])
     return method.centres
 
 
-def test_two_ranks_keep_the_centres_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_keep_the_centres_of_one_process(run_on_ranks):
     method = make()
     for _ in range(2):
         method.move_centres(torch.arange(105.0).view(21, 5), TARGETS)

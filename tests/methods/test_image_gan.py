@@ -1,7 +1,6 @@
 """GANs that make training images: what they have in common, and the two objectives of each."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,17 +14,16 @@ from icda.errors import InputError
 from icda.methods import Setup
 from icda.methods.acgan import ACGAN
 from icda.methods.cgan import CGAN
-from icda.methods.image_gan import Generated, ImageGAN
+from icda.methods.image_gan import ImageGAN
 from icda.methods.infogan import InfoGAN
 from icda.methods.wgan import WGAN
 from icda.models.base import FeatureClassifier
-from icda.models.conditional_gan import ConditionalDiscriminator
 from support import make_context
 
 SETUP = Setup(2, 64, torch.tensor([32, 32]), epochs=4, num_samples=64, input_shape=(1, 8, 8), seed=3)
 
 
-def make_images(count: int = 64) -> tuple[Tensor, Tensor]:
+def make_images(count=64):
     """Class 0 is bright on the left, class 1 on the right; the values run from -2 to 3."""
     generator = torch.Generator().manual_seed(0)
     targets = torch.arange(count) % 2
@@ -61,7 +59,7 @@ class Run:
         return self.method.train().step(self.batch(rows), self.context)
 
 
-def judged_images(kind: type[ImageGAN], count: int = 6, **options: Any) -> tuple[Any, Batch, Generated]:
+def judged_images(kind, count=6, **options):
     """A method in float64 whose networks stand still, a batch, and as many images that it made."""
     run = Run(kind, **options)
     method = run.method.double().eval()  # spectral normalisation takes a step with each look in training mode
@@ -76,7 +74,7 @@ every_gan = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_gan
-def test_the_generator_learns_what_the_classes_look_like(kind: type[ImageGAN]) -> None:
+def test_the_generator_learns_what_the_classes_look_like(kind):
     run = Run(kind, gan_rate=2e-3)
     for iteration in range(600 if kind is WGAN else 120):  # its generator learns in each fifth iteration
         run.method.train_gan(run.batch(torch.arange(64)), iteration)
@@ -88,7 +86,7 @@ def test_the_generator_learns_what_the_classes_look_like(kind: type[ImageGAN]) -
             assert float((left - right) * (1 - 2 * target)) > 2, f"class {target}: {left:.2f} and {right:.2f}"
 
 
-def test_generated_images_have_the_range_of_the_training_images() -> None:
+def test_generated_images_have_the_range_of_the_training_images():
     run = Run(ACGAN)
     assert (float(run.method.low), float(run.method.high)) == (-2.0, 3.0)
     with torch.no_grad():
@@ -98,7 +96,7 @@ def test_generated_images_have_the_range_of_the_training_images() -> None:
 
 
 @pytest.mark.parametrize(("share", "size", "added"), [(0.2, 20, 4), (0.5, 20, 10), (1.0, 7, 7), (0.2, 2, 0)])
-def test_a_fixed_share_of_generated_images_joins_each_batch(share: float, size: int, added: int) -> None:
+def test_a_fixed_share_of_generated_images_joins_each_batch(share, size, added):
     run = Run(ACGAN, share=share)
     result = run.step(5, size)
     (inputs,) = run.seen
@@ -107,7 +105,7 @@ def test_a_fixed_share_of_generated_images_joins_each_batch(share: float, size: 
     assert result.extra.keys() == {"discriminator_loss", "generator_loss"}
 
 
-def test_the_loss_is_the_cross_entropy_of_real_and_generated_images_under_their_classes() -> None:
+def test_the_loss_is_the_cross_entropy_of_real_and_generated_images_under_their_classes():
     run = Run(ACGAN, share=0.5)
     weight = {name: value.clone() for name, value in run.model.state_dict().items()}
     result = run.step(5)
@@ -122,9 +120,7 @@ def test_the_loss_is_the_cross_entropy_of_real_and_generated_images_under_their_
 
 
 @every_gan
-def test_before_its_start_the_gan_learns_and_the_classifier_sees_real_images_alone(
-    kind: type[ImageGAN],
-) -> None:
+def test_before_its_start_the_gan_learns_and_the_classifier_sees_real_images_alone(kind):
     run, plain = Run(kind, progress=0.4), Run(kind)
     before = {name: value.clone() for name, value in run.method.state_dict().items() if isinstance(value, Tensor)}
     for iteration in range(5):
@@ -139,9 +135,7 @@ def test_before_its_start_the_gan_learns_and_the_classifier_sees_real_images_alo
 
 
 @every_gan
-def test_noise_depends_on_seed_and_iteration_and_the_global_generator_is_left_alone(
-    kind: type[ImageGAN],
-) -> None:
+def test_noise_depends_on_seed_and_iteration_and_the_global_generator_is_left_alone(kind):
     before = torch.get_rng_state()
     one, two = kind(SETUP, width=8), kind(SETUP, width=8)
     assert torch.equal(torch.get_rng_state(), before)
@@ -155,13 +149,13 @@ def test_noise_depends_on_seed_and_iteration_and_the_global_generator_is_left_al
 
 @every_gan
 @pytest.mark.parametrize("shape", [(), (12,), (1, 8, 28), (3, 20, 20), (3, 224, 224)])
-def test_anything_but_square_images_of_its_sizes_is_refused(kind: type[ImageGAN], shape: tuple[int, ...]) -> None:
+def test_anything_but_square_images_of_its_sizes_is_refused(kind, shape):
     setup = Setup(2, 3, torch.ones(2), epochs=1, num_samples=2, input_shape=shape)
     with pytest.raises(ValueError, match=f"{kind.name} makes images: it needs inputs of shape"):
         kind(setup)
 
 
-def gan_on_rank(rank: int, world: int = 2) -> dict[str, Tensor]:
+def gan_on_rank(rank, world=2):
     """The networks of each GAN after two steps, and the images it adds."""
     found: dict[str, Tensor] = {}
     for kind in KINDS:
@@ -177,7 +171,7 @@ def gan_on_rank(rank: int, world: int = 2) -> dict[str, Tensor]:
     return found
 
 
-def test_two_ranks_train_the_gan_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_train_the_gan_of_one_process(run_on_ranks):
     one, ranks = gan_on_rank(0, world=1), run_on_ranks(gan_on_rank)
     for kind in KINDS:
         assert len(one[f"{kind.name}.images"]) == sum(len(found[f"{kind.name}.images"]) for found in ranks) == 12
@@ -186,7 +180,7 @@ def test_two_ranks_train_the_gan_of_one_process(run_on_ranks: Callable[..., list
             torch.testing.assert_close(found[name], one[name], rtol=0, atol=1e-9, msg=name)
 
 
-def test_a_step_of_the_gan_follows_the_two_objectives() -> None:
+def test_a_step_of_the_gan_follows_the_two_objectives():
     """The discriminator's classes head after one Adam step moves against its gradient, computed here by hand."""
     run, twin = Run(ACGAN, gan_rate=1e-3), Run(ACGAN, gan_rate=1e-3)
     rows = torch.arange(20)
@@ -206,7 +200,7 @@ def test_a_step_of_the_gan_follows_the_two_objectives() -> None:
         torch.testing.assert_close(moved[clear], -1e-3 * other.grad.sign()[clear], rtol=0.02, atol=1e-6)
 
 
-def test_the_generator_wants_its_images_taken_for_real_and_for_their_class() -> None:
+def test_the_generator_wants_its_images_taken_for_real_and_for_their_class():
     method, _, made = judged_images(ACGAN)
     total = torch.zeros(())
     for image, target in zip(made.images, made.classes, strict=True):
@@ -215,12 +209,12 @@ def test_the_generator_wants_its_images_taken_for_real_and_for_their_class() -> 
     torch.testing.assert_close(method.generator_loss(made), total / 6)
 
 
-def chance_of_real(discriminator: ConditionalDiscriminator, image: Tensor, target: int) -> float:
+def chance_of_real(discriminator, image, target):
     source, named = discriminator(image[None])
     return 1 / (1 + math.exp(-float((source + named[0, target]).detach())))
 
 
-def test_real_and_generated_images_are_judged_under_their_class() -> None:
+def test_real_and_generated_images_are_judged_under_their_class():
     method, batch, made = judged_images(CGAN)
     real = [
         -math.log(chance_of_real(method.discriminator, image, int(target)))
@@ -237,7 +231,7 @@ def test_real_and_generated_images_are_judged_under_their_class() -> None:
     )
 
 
-def test_the_gan_learns_on_images_of_the_batchs_labels() -> None:
+def test_the_gan_learns_on_images_of_the_batchs_labels():
     """Were they drawn uniformly, a rare class would give a generated image away."""
     run = Run(CGAN)
     zeros = (run.images[1] == 0).nonzero().flatten()[:20]
@@ -247,7 +241,7 @@ def test_the_gan_learns_on_images_of_the_batchs_labels() -> None:
     assert 1 in classes  # what joins the batch is uniform
 
 
-def test_both_networks_raise_the_log_likelihood_of_class_and_codes() -> None:
+def test_both_networks_raise_the_log_likelihood_of_class_and_codes():
     method, batch, made = judged_images(InfoGAN, codes=3, code_weight=0.4)
     likelihood, fooled, told = 0.0, 0.0, 0.0
     for image, target, noise in zip(made.images, made.classes, made.noise, strict=True):
@@ -268,7 +262,7 @@ def test_both_networks_raise_the_log_likelihood_of_class_and_codes() -> None:
     assert float(method.generator_loss(made)) == pytest.approx(fooled - likelihood, rel=1e-6)
 
 
-def test_codes_can_be_read_from_images_and_without_a_weight_they_cannot() -> None:
+def test_codes_can_be_read_from_images_and_without_a_weight_they_cannot():
     found = {}
     for weight in (0.0, 1.0):
         run = Run(InfoGAN, gan_rate=2e-3, codes=1, code_weight=weight)
@@ -282,12 +276,12 @@ def test_codes_can_be_read_from_images_and_without_a_weight_they_cannot() -> Non
     assert abs(found[0.0]) < 0.5
 
 
-def test_more_codes_than_noise_are_refused() -> None:
+def test_more_codes_than_noise_are_refused():
     with pytest.raises(InputError, match="codes must be at most noise_dim, of which they are a part: got 9 and 8"):
         InfoGAN(SETUP, codes=9, noise_dim=8)
 
 
-def test_the_critic_raises_the_distance_under_a_penalty_on_its_slope() -> None:
+def test_the_critic_raises_the_distance_under_a_penalty_on_its_slope():
     method, batch, made = judged_images(WGAN, penalty=7.0)
 
     def rating(image: Tensor, target: Tensor) -> Tensor:
@@ -308,7 +302,7 @@ def test_the_critic_raises_the_distance_under_a_penalty_on_its_slope() -> None:
     assert len(set(made.mixing.tolist())) == 6
 
 
-def test_the_gradient_of_the_penalty_is_that_of_small_differences() -> None:
+def test_the_gradient_of_the_penalty_is_that_of_small_differences():
     method, batch, made = judged_images(WGAN)
     weight = method.discriminator.layers[0].weight
     loss = method.discriminator_loss(batch.inputs, batch.targets, made)
@@ -324,7 +318,7 @@ def test_the_gradient_of_the_penalty_is_that_of_small_differences() -> None:
         assert float(slope[place]) == pytest.approx((losses[0] - losses[1]) / 2e-6, rel=1e-4)
 
 
-def test_a_critic_without_slope_has_a_finite_gradient() -> None:
+def test_a_critic_without_slope_has_a_finite_gradient():
     method, batch, made = judged_images(WGAN)
     with torch.no_grad():
         for head in (method.discriminator.source, method.discriminator.classes):
@@ -335,7 +329,7 @@ def test_a_critic_without_slope_has_a_finite_gradient() -> None:
         assert slope.isfinite().all()
 
 
-def test_the_critic_learns_in_each_iteration_and_the_generator_in_each_third() -> None:
+def test_the_critic_learns_in_each_iteration_and_the_generator_in_each_third():
     run = Run(WGAN, critic_steps=3)
     for iteration in range(7):
         before = {name: value.clone() for name, value in run.method.state_dict().items() if isinstance(value, Tensor)}
@@ -348,7 +342,7 @@ def test_the_critic_learns_in_each_iteration_and_the_generator_in_each_third() -
         assert ("generator_loss" in figures) == learns
 
 
-def mean_slope(penalty: float) -> float:
+def mean_slope(penalty):
     """Between real and generated images, after 200 steps."""
     run = Run(WGAN, gan_rate=2e-3, penalty=penalty)
     for iteration in range(200):
@@ -360,6 +354,6 @@ def mean_slope(penalty: float) -> float:
     return float(torch.autograd.grad(ratings, between)[0].flatten(1).norm(dim=1).mean())
 
 
-def test_the_penalty_is_what_holds_the_critics_slope_near_one() -> None:
+def test_the_penalty_is_what_holds_the_critics_slope_near_one():
     assert 0.5 < mean_slope(10.0) < 2
     assert mean_slope(1e-4) > 10

@@ -4,10 +4,8 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
-from icda.data.task import Batch
 from icda.methods import Setup
 from icda.methods.domain_penalty import DomainPart
 from icda.methods.ib_irm import IBIRM
@@ -20,11 +18,11 @@ SETUP = domain_setup()
 GROUPS = [0, 1, 2, 3, 0, 1, 0, 2, 2, 3, 0]  # domain 0 has seven samples, domain 1 four
 
 
-def make_batch(groups: list[int] | None = None) -> tuple[Output, Batch]:
+def make_batch(groups=None):
     return make_grouped(GROUPS if groups is None else groups, seed=3, scale=3.0)
 
 
-def naive_loss(rows: list[int], logits: Tensor, targets: Tensor) -> float:
+def naive_loss(rows, logits, targets):
     total = 0.0
     for row in rows:
         weights = [math.exp(value) for value in logits[row].tolist()]
@@ -32,7 +30,7 @@ def naive_loss(rows: list[int], logits: Tensor, targets: Tensor) -> float:
     return total / len(rows)
 
 
-def naive_scale_gradient(rows: list[int], logits: Tensor, targets: Tensor) -> float:
+def naive_scale_gradient(rows, logits, targets):
     total = 0.0
     for row in rows:
         values = logits[row].tolist()
@@ -42,7 +40,7 @@ def naive_scale_gradient(rows: list[int], logits: Tensor, targets: Tensor) -> fl
     return total / len(rows)
 
 
-def naive_irm(logits: Tensor, targets: Tensor, groups: list[int], weight: float) -> float:
+def naive_irm(logits, targets, groups, weight):
     losses, products = [], []
     for domain in (0, 1):
         rows = [row for row, group in enumerate(groups) if group % 2 == domain]
@@ -55,7 +53,7 @@ def naive_irm(logits: Tensor, targets: Tensor, groups: list[int], weight: float)
     return sum(losses) / len(losses) + weight * penalty
 
 
-def double_backward_penalty(logits: Tensor, targets: Tensor) -> Tensor:
+def double_backward_penalty(logits, targets):
     """The penalty of one domain as the papers' codes have it: a factor of the logits, differentiated twice."""
     factor = torch.ones((), dtype=torch.float64, requires_grad=True)
     losses = [F.cross_entropy(logits[start::2] * factor, targets[start::2]) for start in (0, 1)]
@@ -63,7 +61,7 @@ def double_backward_penalty(logits: Tensor, targets: Tensor) -> Tensor:
     return first * second
 
 
-def test_the_closed_form_is_the_derivative_by_a_factor_of_the_logits() -> None:
+def test_the_closed_form_is_the_derivative_by_a_factor_of_the_logits():
     output, batch = make_batch()
     step = 1e-6
     high, low = (F.cross_entropy(output.logits * (1 + sign * step), batch.targets) for sign in (1, -1))
@@ -72,7 +70,7 @@ def test_the_closed_form_is_the_derivative_by_a_factor_of_the_logits() -> None:
     assert float(found) == pytest.approx(naive_scale_gradient(list(range(11)), output.logits, batch.targets), rel=1e-12)
 
 
-def test_a_network_that_answers_the_class_shares_of_a_domain_satisfies_the_penalty() -> None:
+def test_a_network_that_answers_the_class_shares_of_a_domain_satisfies_the_penalty():
     """The trap of the documentation: such a network may know nothing but the domain."""
     targets = torch.tensor([0, 0, 0, 1, 1, 2])
     shares = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64) / 6
@@ -81,7 +79,7 @@ def test_a_network_that_answers_the_class_shares_of_a_domain_satisfies_the_penal
     assert float(scale_gradient(sure, targets)) > 0.01
 
 
-def test_value_and_gradient_of_the_penalty_are_those_of_double_backward() -> None:
+def test_value_and_gradient_of_the_penalty_are_those_of_double_backward():
     output, batch = make_batch()
     domains = torch.tensor(GROUPS) % 2
     cut = [(output.features[domains == d], output.logits[domains == d], batch.targets[domains == d]) for d in (0, 1)]
@@ -93,7 +91,7 @@ def test_value_and_gradient_of_the_penalty_are_those_of_double_backward() -> Non
     assert gradients[1].abs().min() > 0, "a test in which a sample has no gradient would show nothing of it"
 
 
-def test_the_gradient_is_that_of_finite_differences() -> None:
+def test_the_gradient_is_that_of_finite_differences():
     output, batch = make_batch()
     method, context = IRM(SETUP), make_context(iteration=500)
     assert torch.autograd.gradcheck(
@@ -107,9 +105,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     ids=["two domains", "one of a single sample", "one domain", "two single samples", "one sample"],
 )
 @pytest.mark.parametrize(("iteration", "weight"), [(0, 1.0), (499, 1.0), (500, 100.0), (9999, 100.0)])
-def test_it_is_the_mean_loss_of_the_domains_plus_the_weighted_product_of_half_batches(
-    iteration: int, weight: float, groups: list[int]
-) -> None:
+def test_it_is_the_mean_loss_of_the_domains_plus_the_weighted_product_of_half_batches(iteration, weight, groups):
     output, batch = make_batch(groups)
     found = IRM(SETUP).loss(output, batch, make_context(iteration=iteration))
     assert float(found.detach()) == pytest.approx(naive_irm(output.logits, batch.targets, groups, weight), rel=1e-12)
@@ -117,7 +113,7 @@ def test_it_is_the_mean_loss_of_the_domains_plus_the_weighted_product_of_half_ba
     assert torch.isfinite(gradient).all()
 
 
-def test_the_product_of_half_batches_is_an_unbiased_square() -> None:
+def test_the_product_of_half_batches_is_an_unbiased_square():
     """Over all orders of a domain's samples its mean is the mean of g_i g_j over different samples i and j."""
     output, batch = make_batch([0] * 6)
     single = [naive_scale_gradient([row], output.logits, batch.targets) for row in range(6)]
@@ -135,7 +131,7 @@ def test_the_product_of_half_batches_is_an_unbiased_square() -> None:
     )
 
 
-def test_half_precision_is_computed_in_single() -> None:
+def test_half_precision_is_computed_in_single():
     output, batch = make_batch()
     halved = Output(output.features.half(), output.logits.detach().half())
     found = IRM(SETUP).loss(halved, batch, make_context(iteration=500))
@@ -144,7 +140,7 @@ def test_half_precision_is_computed_in_single() -> None:
     assert float(found) == pytest.approx(wanted, rel=1e-5)
 
 
-def test_a_domain_without_training_samples_does_not_matter() -> None:
+def test_a_domain_without_training_samples_does_not_matter():
     counts, domains = torch.tensor([20, 0, 20]), torch.tensor([0, 1, 2])
     setup = Setup(3, 4, torch.full((3,), 20), 10, 40, counts, 10, group_domains=domains)
     output, batch = make_batch([0, 2, 2, 0])
@@ -152,7 +148,7 @@ def test_a_domain_without_training_samples_does_not_matter() -> None:
     assert float(found.detach()) == pytest.approx(naive_irm(output.logits, batch.targets, [0, 1, 1, 0], 1.0), rel=1e-12)
 
 
-def naive_variance(features: Tensor, groups: list[int]) -> float:
+def naive_variance(features, groups):
     """mean over domains of two samples or more, then over features, of sum (h - mean)^2 / (n - 1)."""
     by_domain: list[float] = []
     for domain in (0, 1):
@@ -174,9 +170,7 @@ def naive_variance(features: Tensor, groups: list[int]) -> float:
     ids=["two domains", "one of a single sample", "one domain", "two single samples", "one sample"],
 )
 @pytest.mark.parametrize(("iteration", "weight"), [(0, 0.0), (499, 0.0), (500, 30.0), (9999, 30.0)])
-def test_it_is_irm_plus_the_variance_of_the_features_after_the_first_steps(
-    iteration: int, weight: float, groups: list[int]
-) -> None:
+def test_it_is_irm_plus_the_variance_of_the_features_after_the_first_steps(iteration, weight, groups):
     output, batch = make_grouped(groups, seed=8)
     irm = IRM(SETUP).loss(output, batch, make_context(iteration=iteration))
     found = IBIRM(SETUP, ib=30.0).loss(output, batch, make_context(iteration=iteration))
@@ -187,13 +181,13 @@ def test_it_is_irm_plus_the_variance_of_the_features_after_the_first_steps(
 
 
 @pytest.mark.parametrize("iteration", [0, 500])
-def test_without_bottleneck_it_is_irm_bit_for_bit(iteration: int) -> None:
+def test_without_bottleneck_it_is_irm_bit_for_bit(iteration):
     output, batch = make_grouped(GROUPS, seed=8)
     found = IBIRM(SETUP, ib=0.0).loss(output, batch, make_context(iteration=iteration))
     assert torch.equal(found, IRM(SETUP).loss(output, batch, make_context(iteration=iteration)))
 
 
-def test_the_gradient_pulls_every_feature_to_the_mean_of_its_domain() -> None:
+def test_the_gradient_pulls_every_feature_to_the_mean_of_its_domain():
     """d(mean_e mean_a Var)/dh = 2 (h - mean of its domain) / (E A (n_e - 1))."""
     output, batch = make_grouped(GROUPS, seed=8)
     method = IBIRM(SETUP, penalty=0.0, ib=5.0, anneal_steps=0)
@@ -205,7 +199,7 @@ def test_the_gradient_pulls_every_feature_to_the_mean_of_its_domain() -> None:
         torch.testing.assert_close(found[row], wanted, rtol=1e-10, atol=1e-13)
 
 
-def test_a_share_of_training_delays_both_terms() -> None:
+def test_a_share_of_training_delays_both_terms():
     method = IBIRM(SETUP, penalty=7.0, ib=3.0, anneal_steps=0.25)
     output, batch = make_grouped(GROUPS, seed=8)
     bottleneck = naive_variance(output.features.detach(), GROUPS)

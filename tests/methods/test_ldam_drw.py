@@ -1,10 +1,8 @@
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.data.task import Batch
 from icda.losses.cosine import CosineHead
@@ -17,7 +15,7 @@ COUNTS = torch.tensor([500, 40, 3])
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=COUNTS, epochs=200, num_samples=543)
 
 
-def make_batch() -> tuple[Output, Batch, nn.Linear]:
+def make_batch():
     generator = torch.Generator().manual_seed(0)
     head = CosineHead(5, 3).double()
     with torch.no_grad():
@@ -30,12 +28,12 @@ def make_batch() -> tuple[Output, Batch, nn.Linear]:
     )
 
 
-def at(progress: float, head: nn.Module) -> Any:
+def at(progress, head):
     return SimpleNamespace(progress=progress, head=head)
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.5, 159 / 200])
-def test_until_the_start_it_is_ldam(progress: float) -> None:
+def test_until_the_start_it_is_ldam(progress):
     output, batch, head = make_batch()
     value = LDAMDRW(SETUP).loss(output, batch, at(progress, head))
     expected = LDAMLoss(3, 5, COUNTS)(output.features, batch.targets, head)
@@ -43,7 +41,7 @@ def test_until_the_start_it_is_ldam(progress: float) -> None:
 
 
 @pytest.mark.parametrize("progress", [160 / 200, 0.9, 1.0])
-def test_from_the_start_on_classes_are_weighted_by_effective_numbers(progress: float) -> None:
+def test_from_the_start_on_classes_are_weighted_by_effective_numbers(progress):
     output, batch, head = make_batch()
     value = LDAMDRW(SETUP, effective_beta=0.99, max_margin=0.3).loss(output, batch, at(progress, head))
     losses = LDAMLoss(3, 5, COUNTS, max_margin=0.3, reduction="none")(output.features, batch.targets, head).tolist()
@@ -52,14 +50,14 @@ def test_from_the_start_on_classes_are_weighted_by_effective_numbers(progress: f
     assert value.item() == pytest.approx(expected, rel=1e-10)
 
 
-def test_beta_zero_is_ldam_to_the_end() -> None:
+def test_beta_zero_is_ldam_to_the_end():
     output, batch, head = make_batch()
     value = LDAMDRW(SETUP, effective_beta=0.0, start=0.0).loss(output, batch, at(1.0, head))
     expected = LDAMLoss(3, 5, COUNTS)(output.features, batch.targets, head)
     torch.testing.assert_close(value, expected, rtol=0, atol=1e-13)
 
 
-def test_the_network_gets_a_cosine_head_and_predicts_with_it() -> None:
+def test_the_network_gets_a_cosine_head_and_predicts_with_it():
     method = create_method("ldam_drw", SETUP, {"scale": 20.0})
     plain = FeatureClassifier(nn.Linear(4, 5), nn.Linear(5, 3))
     inputs, weight = torch.randn(6, 4), plain.head.weight.clone()
@@ -70,7 +68,7 @@ def test_the_network_gets_a_cosine_head_and_predicts_with_it() -> None:
     torch.testing.assert_close(method.predict([model], inputs), expected)
 
 
-def weighted_on_rank(rank: int) -> Tensor:
+def weighted_on_rank(rank):
     """What the trainer averages over ranks: a rank's loss times its share of the batch."""
     output, batch, head = make_batch()
     rows = slice(0, 6) if rank == 0 else slice(6, 9)
@@ -78,7 +76,7 @@ def weighted_on_rank(rank: int) -> Tensor:
     return LDAMDRW(SETUP).loss(output, batch, at(0.9, head)) * len(batch.targets) / 9
 
 
-def test_two_ranks_weight_as_one_process_does(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_weight_as_one_process_does(run_on_ranks):
     output, batch, head = make_batch()
     expected = LDAMDRW(SETUP).loss(output, batch, at(0.9, head))
     torch.testing.assert_close(sum(run_on_ranks(weighted_on_rank)), expected, rtol=0, atol=1e-12)

@@ -2,21 +2,16 @@
 
 import copy
 import math
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda import ClassStatistics, StrengthNetwork
 from icda.meta.moments import assign
-from icda.methods import Method, Setup, create_method, meta_icda
+from icda.methods import Setup, create_method, meta_icda
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.models import FeatureClassifier
-from icda.models.base import Output
 from icda.training import TrainConfig, train
 from support import before_a_step, make_batch, make_context, meta_gradients
 
@@ -27,12 +22,12 @@ METADATA = make_batch(99, size=8)
 context_of = partial(make_context, rate=RATE, progress=0.7, next_metadata=lambda: METADATA)
 
 
-def make(**options: Any) -> MetaICDAMethod:
+def make(**options):
     setup = Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=75)
     return MetaICDAMethod(setup, **options).double().train()
 
 
-def run(method: Method, model: FeatureClassifier, steps: int, progress: float = 0.7) -> list[Any]:
+def run(method, model, steps, progress=0.7):
     context, results = context_of(model, progress=progress), []
     for k in range(steps):
         context.iteration = k
@@ -40,7 +35,7 @@ def run(method: Method, model: FeatureClassifier, steps: int, progress: float = 
     return results
 
 
-def naive_icda(output: Output, targets: Tensor, weight: Tensor, alpha: Tensor, mean: Tensor, cov: Tensor) -> Tensor:
+def naive_icda(output, targets, weight, alpha, mean, cov):
     """Cross entropy of z + phi-hat at progress 0.7, sample by sample and class by class (mathematics 0)."""
     lam, losses = 0.5 * 0.7, []
     features, logits = output.features.detach(), output.logits
@@ -58,12 +53,12 @@ def naive_icda(output: Output, targets: Tensor, weight: Tensor, alpha: Tensor, m
     return torch.stack(losses).mean()
 
 
-def dense(statistics: ClassStatistics) -> Tensor:
+def dense(statistics):
     cov = statistics.covariance
     return torch.diag_embed(cov) if cov.dim() == 2 else cov
 
 
-def constant_network(value: float) -> StrengthNetwork:
+def constant_network(value):
     network = StrengthNetwork()
     with torch.no_grad():
         network.layers[-1].weight.zero_()
@@ -72,7 +67,7 @@ def constant_network(value: float) -> StrengthNetwork:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_nothing_to_learn_it_is_icda_with_a_constant_strength(kind: str, model: FeatureClassifier) -> None:
+def test_with_nothing_to_learn_it_is_icda_with_a_constant_strength(kind, model):
     method = make(covariance=kind, statistics_rate=0, strength_rate=0, strength_network=constant_network(0.3))
     statistics = ClassStatistics(CLASSES, DIM, kind).double()
     for k in range(3):
@@ -90,9 +85,7 @@ def test_with_nothing_to_learn_it_is_icda_with_a_constant_strength(kind: str, mo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_real_loss_uses_statistics_and_strengths_stepped_along_their_gradients(
-    kind: str, model: FeatureClassifier
-) -> None:
+def test_the_real_loss_uses_statistics_and_strengths_stepped_along_their_gradients(kind, model):
     """The gradients come from `create_graph=True`, the loss from the loop above."""
     method, context, rate = (
         make(covariance=kind, rank=2, statistics_rate=20.0, strength_rate=0.05),
@@ -117,21 +110,21 @@ def test_the_real_loss_uses_statistics_and_strengths_stepped_along_their_gradien
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-8)
 
 
-def covariance_of(kind: str, parts: list[Tensor]) -> Tensor:
+def covariance_of(kind, parts):
     if kind == "full":
         return (parts[0] + parts[0].mT) / 2
     diagonal = torch.diag_embed(parts[0])
     return diagonal if kind == "diagonal" else diagonal + parts[1].mT @ parts[1]
 
 
-def step_by_adam(network: StrengthNetwork, gradients: Sequence[Tensor], rate: float) -> None:
+def step_by_adam(network, gradients, rate):
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-4)
     for parameter, gradient in zip(network.parameters(), gradients, strict=True):
         parameter.grad = gradient
     optimizer.step()
 
 
-def accumulate(kind: str, model: FeatureClassifier, method: Method, steps: int) -> ClassStatistics:
+def accumulate(kind, model, method, steps):
     """Train, and beside it fold the very same features into plain statistics."""
     plain = ClassStatistics(CLASSES, DIM, kind, rank=2).double()
     context = context_of(model)
@@ -144,7 +137,7 @@ def accumulate(kind: str, model: FeatureClassifier, method: Method, steps: int) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_by_default_the_running_statistics_are_plain_sums_bit_for_bit(kind: str, model: FeatureClassifier) -> None:
+def test_by_default_the_running_statistics_are_plain_sums_bit_for_bit(kind, model):
     method = make(covariance=kind, rank=2, statistics_rate=5.0)
     plain = accumulate(kind, model, method, steps=4)
     for name, value in plain.state_dict().items():
@@ -152,7 +145,7 @@ def test_by_default_the_running_statistics_are_plain_sums_bit_for_bit(kind: str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_persisting_writes_corrections_back_and_leaves_the_counts_alone(kind: str, model: FeatureClassifier) -> None:
+def test_persisting_writes_corrections_back_and_leaves_the_counts_alone(kind, model):
     method = make(covariance=kind, rank=2, statistics_rate=5.0, persist=True)
     plain = accumulate(kind, model, method, steps=4)
     statistics = method.criterion.statistics
@@ -162,9 +155,7 @@ def test_persisting_writes_corrections_back_and_leaves_the_counts_alone(kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_persisted_covariances_stay_positive_semidefinite(
-    kind: str, model: FeatureClassifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_persisted_covariances_stay_positive_semidefinite(kind, model, monkeypatch):
     method = make(covariance=kind, rank=2, statistics_rate=200.0, persist=True)
     indefinite = []
 
@@ -179,7 +170,7 @@ def test_persisted_covariances_stay_positive_semidefinite(
     assert kind == "low_rank" or any(indefinite), "no correction that needed a projection"
 
 
-def test_persisting_a_small_correction_equals_the_stepped_statistics(model: FeatureClassifier) -> None:
+def test_persisting_a_small_correction_equals_the_stepped_statistics(model):
     """What is stored is value - rate * gradient, where no projection is needed."""
     method = make(covariance="diagonal", statistics_rate=1e-3, persist=True)
     context = context_of(model)
@@ -192,7 +183,7 @@ def test_persisting_a_small_correction_equals_the_stepped_statistics(model: Feat
     torch.testing.assert_close(method.criterion.statistics.covariance, variances.clamp(min=0), rtol=1e-9, atol=1e-12)
 
 
-def test_without_correction_strengths_are_learned_and_statistics_are_not(model: FeatureClassifier) -> None:
+def test_without_correction_strengths_are_learned_and_statistics_are_not(model):
     method = make(correct_statistics=False)
     before = copy.deepcopy(method.strength_network.state_dict())
     assert len(method.outer(model(make_batch(0).inputs), make_batch(0), context_of(model)).tensors) == len(
@@ -203,7 +194,7 @@ def test_without_correction_strengths_are_learned_and_statistics_are_not(model: 
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
-def test_before_the_start_it_is_plain_icda(model: FeatureClassifier) -> None:
+def test_before_the_start_it_is_plain_icda(model):
     method, plain_model = make(start=0.8), copy.deepcopy(model)
     plain = create_method("icda", Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=75)).double().train()
     before = copy.deepcopy(method.strength_network.state_dict())
@@ -217,7 +208,7 @@ def test_before_the_start_it_is_plain_icda(model: FeatureClassifier) -> None:
     assert "meta_loss" in run(method, model, 1, 0.8)[0].extra
 
 
-def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClassifier) -> None:
+def test_between_looks_ahead_the_running_statistics_are_used(model):
     method, context = make(every=2, statistics_rate=20.0), context_of(model)
     method.step(make_batch(0), context)
     context.iteration, data, statistics = 1, make_batch(1), copy.deepcopy(method.criterion.statistics)
@@ -241,9 +232,7 @@ def test_between_looks_ahead_the_running_statistics_are_used(model: FeatureClass
         ),
     ],
 )
-def test_an_epoch_trains_with_any_covariance_and_logs_strengths(
-    task: str, options: dict[str, Any], sizes: dict[str, int], tmp_path: Path
-) -> None:
+def test_an_epoch_trains_with_any_covariance_and_logs_strengths(task, options, sizes, tmp_path):
     result = train(TrainConfig(task=task, method="meta_icda", options=options, epochs=1, out=str(tmp_path)))
     (record,) = result["history"]
     assert math.isfinite(record["train_loss"])

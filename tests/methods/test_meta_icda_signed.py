@@ -2,7 +2,6 @@
 
 import copy
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ SETUP = Setup(3, 6, torch.tensor([30, 20, 10]), epochs=1, num_samples=60)
 DEFAULTS = {"strength_output": "tanh", "beta": 10.0, "memory": True}
 
 
-def test_it_is_meta_icda_with_other_defaults() -> None:
+def test_it_is_meta_icda_with_other_defaults():
     torch.manual_seed(0)
     signed = create_method("meta_icda_signed", SETUP, {"lookahead": "head", "lambda0": 0.25})
     torch.manual_seed(0)
@@ -34,7 +33,7 @@ def test_it_is_meta_icda_with_other_defaults() -> None:
         assert torch.equal(signed.strength_network.state_dict()[name], value), name
 
 
-def test_the_papers_form_stays_the_default_of_meta_icda() -> None:
+def test_the_papers_form_stays_the_default_of_meta_icda():
     method = create_method("meta_icda", SETUP)
     assert isinstance(method, MetaICDAMethod)
     assert (method.strength_network.output, method.strength_network.centred) == ("sigmoid", False)
@@ -42,7 +41,7 @@ def test_the_papers_form_stays_the_default_of_meta_icda() -> None:
     assert method.history is None
 
 
-def test_before_the_start_signed_strengths_are_zero_and_the_margin_with_them() -> None:
+def test_before_the_start_signed_strengths_are_zero_and_the_margin_with_them():
     torch.manual_seed(0)
     model = create_model("mlp", 3, (5,), hidden=6).double()
     method = MetaICDAMethod(SETUP, start=0.5, strength_output="tanh", beta=5.0).double().train()
@@ -54,7 +53,7 @@ def test_before_the_start_signed_strengths_are_zero_and_the_margin_with_them() -
     torch.testing.assert_close(losses[0], losses[1], rtol=1e-12, atol=0)
 
 
-def test_a_loop_of_ones_own_takes_signed_strengths() -> None:
+def test_a_loop_of_ones_own_takes_signed_strengths():
     model = create_model("mlp", num_classes=3, input_shape=(8,))
     loss = ICDALoss(3, model.feature_dim, class_counts=torch.tensor([3, 2, 1]), beta=5.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -64,7 +63,7 @@ def test_a_loop_of_ones_own_takes_signed_strengths() -> None:
     assert abs(meta.end_epoch()["strength_mean"]) < 1e-6
 
 
-def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
+def test_metadata_make_it_withdraw_wrong_labels(tmp_path):
     """Against the same run with strengths that cannot be negative; both read the same metadata."""
     runs = {}
     for name in ("meta_icda", "meta_icda_signed"):
@@ -77,7 +76,7 @@ def test_metadata_make_it_withdraw_wrong_labels(tmp_path: Path) -> None:
     assert accuracies["meta_icda_signed"] > accuracies["meta_icda"] + 0.05
 
 
-def test_with_memory_the_network_reads_two_numbers_more_and_a_sample_keeps_its_past() -> None:
+def test_with_memory_the_network_reads_two_numbers_more_and_a_sample_keeps_its_past():
     torch.manual_seed(0)
     method = MetaICDAMethod(SETUP, memory=True).train()
     features, targets, index = torch.randn(4, 6), torch.tensor([0, 1, 2, 0]), torch.tensor([3, 40, 59, 0])
@@ -90,7 +89,7 @@ def test_with_memory_the_network_reads_two_numbers_more_and_a_sample_keeps_its_p
     torch.testing.assert_close(described[:, 0], losses[1])
 
 
-def test_a_loop_of_ones_own_with_memory_gives_sample_numbers() -> None:
+def test_a_loop_of_ones_own_with_memory_gives_sample_numbers():
     model = create_model("mlp", num_classes=3, input_shape=(8,))
     loss = ICDALoss(3, model.feature_dim, class_counts=torch.tensor([10, 10, 10]), beta=10.0)
     meta = MetaICDA(
@@ -106,7 +105,7 @@ def test_a_loop_of_ones_own_with_memory_gives_sample_numbers() -> None:
         meta.step((inputs, targets, index + 8), clean, progress=0.5)
 
 
-def test_figures_are_the_loss_and_the_entropy_of_the_classes_shares_where_logits_say_nothing() -> None:
+def test_figures_are_the_loss_and_the_entropy_of_the_classes_shares_where_logits_say_nothing():
     targets = torch.tensor([0, 0, 0, 1])
     found = held_out_figures(HeldOut(torch.zeros(4, 2), targets, 1.0)).values.double()
     entropy = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
@@ -114,33 +113,33 @@ def test_figures_are_the_loss_and_the_entropy_of_the_classes_shares_where_logits
     assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-5)
 
 
-def test_networks_that_learned_the_labels_as_they_are_come_first() -> None:
+def test_networks_that_learned_the_labels_as_they_are_come_first():
     targets = torch.tensor([0, 1, 0, 1])
     plain = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
     with_both = HeldOut(torch.zeros(4, 2), targets, 1.0, unflipped=plain)
     assert torch.equal(held_out_figures(with_both).values, held_out_figures(HeldOut(plain, targets, 1.0)).values)
 
 
-def test_samples_with_another_label_or_number_get_what_stands_for_the_rest() -> None:
+def test_samples_with_another_label_or_number_get_what_stands_for_the_rest():
     figures = HeldOutFigures(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1]))
     found = figures.rows(torch.tensor([0, 1, 1, 5]), torch.tensor([0, 1, 0, 0]), torch.tensor([-1.0, -2.0]))
     assert found.tolist() == [[1.0, 2.0], [3.0, 4.0], [-1.0, -2.0], [-1.0, -2.0]]
 
 
 @pytest.fixture(scope="module")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def earlier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("earlier") / "xrm"
     train(TrainConfig(task="digits_coloured_noise", method="xrm", model="mlp", epochs=2, out=str(folder)))
     return folder
 
 
-def config(earlier: Path, folder: Path, **more: object) -> TrainConfig:
+def config(earlier, folder, **more):
     options = {"held_out": str(earlier)}
     settings = {"task": "digits_coloured_noise", "method": "meta_icda_signed", "model": "mlp", "epochs": 2, **more}
     return TrainConfig(**settings, options=options, out=str(folder))
 
 
-def test_a_model_trained_with_them_is_explained_without_the_earlier_folder(earlier: Path, tmp_path: Path) -> None:
+def test_a_model_trained_with_them_is_explained_without_the_earlier_folder(earlier, tmp_path):
     from icda.training.run import load_folder
 
     train(config(earlier, tmp_path))
@@ -157,7 +156,7 @@ def test_a_model_trained_with_them_is_explained_without_the_earlier_folder(earli
     assert torch.equal(described[:, 12:], method.held_out_figures.values[:8])
 
 
-def test_the_run_itself_other_samples_and_runs_without_such_networks_are_refused(earlier: Path, tmp_path: Path) -> None:
+def test_the_run_itself_other_samples_and_runs_without_such_networks_are_refused(earlier, tmp_path):
     with pytest.raises(InputError, match="folder of this run itself"):
         train(config(tmp_path / "own", tmp_path / "own"))
     with pytest.raises(InputError, match=r"held_out=.*its samples have classes of"):

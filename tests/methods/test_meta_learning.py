@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,13 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from icda.data import Split, Task, create_task
+from icda.data import Split, create_task
 from icda.data.task import Batch
 from icda.meta import Forward
 from icda.methods import Context, Setup, check_needs, create_method
 from icda.methods.base import Stage
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
-from icda.models import FeatureClassifier, create_model
+from icda.models import create_model
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.stage_run import TrainingBatches
@@ -29,13 +28,13 @@ CLASSES, RATE = 3, 0.2
 LEARNERS = ("meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
 
 
-def batch(seed: int, size: int = 8, shape: tuple[int, ...] = (1, 8, 8)) -> Batch:
+def batch(seed, size=8, shape=(1, 8, 8)):
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(size, *shape, generator=generator)
     return Batch(inputs, torch.arange(size) % CLASSES, None, torch.arange(size))
 
 
-def context_of(model: FeatureClassifier, **settings: Any) -> Context:
+def context_of(model, **settings):
     metadata = {"next_metadata": lambda: batch(99, shape=(1, 8, 8))}
     return make_context(model, rate=RATE, **{**metadata, **settings})
 
@@ -61,11 +60,11 @@ class LearnedWeights(MetaLearner):
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return create_model("mlp", CLASSES, (1, 8, 8), hidden=5)
 
 
-def test_a_step_reports_the_metadata_loss_of_the_virtual_network(model: FeatureClassifier) -> None:
+def test_a_step_reports_the_metadata_loss_of_the_virtual_network(model):
     data, metadata = batch(1), batch(99)
     parameters = dict(model.named_parameters())
     loss = F.cross_entropy(model(data.inputs).logits, data.targets)
@@ -76,7 +75,7 @@ def test_a_step_reports_the_metadata_loss_of_the_virtual_network(model: FeatureC
     assert result.extra["meta_loss"] == pytest.approx(float(wanted.detach()), rel=1e-6)
 
 
-def test_the_real_step_is_one_of_the_corrected_loss(model: FeatureClassifier) -> None:
+def test_the_real_step_is_one_of_the_corrected_loss(model):
     learner, reference, data = LearnedWeights(), copy.deepcopy(model), batch(1)
     learner.step(data, context_of(model))
     losses = F.cross_entropy(reference(data.inputs).logits, data.targets, reduction="none")
@@ -88,14 +87,14 @@ def test_the_real_step_is_one_of_the_corrected_loss(model: FeatureClassifier) ->
 
 
 @pytest.mark.parametrize(("every", "wanted"), [(1, [0, 1, 2, 3, 4, 5, 6]), (3, [0, 3, 6]), (10, [0])])
-def test_looking_ahead_every_k_means_iterations_zero_k_and_so_on(every: int, wanted: list[int]) -> None:
+def test_looking_ahead_every_k_means_iterations_zero_k_and_so_on(every, wanted):
     learner = LearnedWeights(every=every)
     model = create_model("mlp", CLASSES, (1, 8, 8))
     looked = [k for k in range(7) if "meta_loss" in learner.step(batch(k), context_of(model, iteration=k)).extra]
     assert looked == wanted
 
 
-def test_no_metadata_is_drawn_where_nothing_looks_ahead(model: FeatureClassifier) -> None:
+def test_no_metadata_is_drawn_where_nothing_looks_ahead(model):
     drawn: list[int] = []
     learner, context = LearnedWeights(every=2, start=0.5), context_of(model)
 
@@ -110,14 +109,14 @@ def test_no_metadata_is_drawn_where_nothing_looks_ahead(model: FeatureClassifier
     assert drawn == [4]  # 0 and 2 come before the start, 1, 3 and 5 fall between
 
 
-def test_a_learner_that_says_too_little_is_told_what_to_write(model: FeatureClassifier) -> None:
+def test_a_learner_that_says_too_little_is_told_what_to_write(model):
     with pytest.raises(TypeError, match=r"MetaLearner does not define outer\(\)"):
         MetaLearner().step(batch(1), context_of(model))
     with pytest.raises(TypeError, match=r"MetaLearner does not define correct\(\)"):
         MetaLearner().correct([], [], context_of(model))
 
 
-def test_a_step_along_given_gradients_is_an_optimiser_step() -> None:
+def test_a_step_along_given_gradients_is_an_optimiser_step():
     network, plain = (torch.nn.Linear(3, 2) for _ in range(2))
     plain.load_state_dict(network.state_dict())
     optimizers = [torch.optim.Adam(part.parameters(), lr=0.1, weight_decay=1e-2) for part in (network, plain)]
@@ -132,7 +131,7 @@ def test_a_step_along_given_gradients_is_an_optimiser_step() -> None:
         assert mine.grad is None
 
 
-def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path: Path) -> None:
+def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path):
     """The gradient is that of double backward on just those samples, whole passes of which follow each other."""
     task = create_task("digits_lt")
     config = TrainConfig(task="digits_lt", method="meta_weight_net", model="mlp", batch_size=48, out=str(tmp_path))
@@ -158,7 +157,7 @@ def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path: Path) -
 
 @pytest.mark.parametrize("lookahead", ["full", "head", "difference"])
 @pytest.mark.parametrize("name", LEARNERS)
-def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: str, lookahead: str) -> None:
+def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name, lookahead):
     model = create_model("small_cnn", CLASSES, (1, 8, 8)).train()
     setup = Setup(CLASSES, model.feature_dim, torch.tensor([5, 3, 2]), epochs=1, num_samples=10)
     options = {"lookahead": lookahead, **({"start": 0.0} if name == "metasaug" else {})}
@@ -176,18 +175,18 @@ def test_batchnorm_sees_the_training_batch_once_a_step_and_metadata_never(name: 
     assert all(int(value) == 3 for value in tracked)
 
 
-def with_metadata(task: Task, metadata: Split | None) -> Task:
+def with_metadata(task, metadata):
     return replace(task, name="odd", metadata=metadata)
 
 
-def test_metadata_that_lacks_classes_is_refused_by_their_names() -> None:
+def test_metadata_that_lacks_classes_is_refused_by_their_names():
     task = create_task("digits_lt")
     metadata = task.metadata.subset(((task.metadata.targets != 3) & (task.metadata.targets != 8)).nonzero().flatten())
     with pytest.raises(ValueError, match=r"metadata of task 'odd' holds no sample of class 3, 8"):
         check_needs("meta_icda", MetaLearner.needs, with_metadata(task, metadata))
 
 
-def test_metadata_that_is_trained_on_too_is_refused_with_the_count() -> None:
+def test_metadata_that_is_trained_on_too_is_refused_with_the_count():
     task = create_task("digits_lt")
     metadata, taken = task.metadata, task.train.subset(torch.arange(7))
     rows, targets = torch.cat([metadata.rows, taken.rows]), torch.cat([metadata.targets, taken.targets])
@@ -196,7 +195,7 @@ def test_metadata_that_is_trained_on_too_is_refused_with_the_count() -> None:
 
 
 @pytest.mark.parametrize("label", [-1, 10])
-def test_metadata_with_a_label_outside_the_task_makes_no_task(label: int) -> None:
+def test_metadata_with_a_label_outside_the_task_makes_no_task(label):
     task = create_task("digits_lt")
     targets = task.metadata.targets.clone()
     targets[0] = label
@@ -204,7 +203,7 @@ def test_metadata_with_a_label_outside_the_task_makes_no_task(label: int) -> Non
         with_metadata(task, replace(task.metadata, targets=targets))
 
 
-def test_the_saved_state_holds_what_was_learned(tmp_path: Path) -> None:
+def test_the_saved_state_holds_what_was_learned(tmp_path):
     """Else a test of resumed runs would compare nothings."""
     states = {}
     for name, part in (("meta_icda", "strength_network"), ("meta_weight_net", "weight_network")):

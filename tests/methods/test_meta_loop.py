@@ -2,7 +2,6 @@
 
 import copy
 import io
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,19 +17,19 @@ from support import make_context
 CLASSES, COUNTS = 3, torch.tensor([30, 20, 10])
 
 
-def plain_model(dropout: float = 0.2) -> FeatureClassifier:
+def plain_model(dropout=0.2):
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Linear(8, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(dropout))
     return FeatureClassifier(encoder, nn.Linear(12, CLASSES))
 
 
-def learner(model: FeatureClassifier, **options: Any) -> icda.MetaICDA:
+def learner(model, **options):
     loss = icda.ICDALoss(CLASSES, model.feature_dim, COUNTS)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     return icda.MetaICDA(model, loss, optimizer=optimizer, **options)
 
 
-def pair(seed: int, size: int = 12) -> tuple[Tensor, Tensor]:
+def pair(seed, size=12):
     """Inputs and targets; the first three inputs tell the class."""
     targets = torch.arange(size) % CLASSES
     inputs = torch.randn(size, 8, generator=torch.Generator().manual_seed(seed))
@@ -38,7 +37,7 @@ def pair(seed: int, size: int = 12) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
-def test_a_plain_loop_learns_and_reports_the_strengths() -> None:
+def test_a_plain_loop_learns_and_reports_the_strengths():
     model = plain_model().train()
     meta = learner(model)
     losses = [float(meta.step(pair(k), pair(1000 + k), progress=k / 40)) for k in range(40)]
@@ -51,7 +50,7 @@ def test_a_plain_loop_learns_and_reports_the_strengths() -> None:
     assert float((model.eval()(inputs).logits.argmax(1) == targets).float().mean()) > 0.8
 
 
-def test_a_step_is_that_of_the_method_meta_icda() -> None:
+def test_a_step_is_that_of_the_method_meta_icda():
     model, other = (create_model("mlp", CLASSES, (8,)).double() for _ in range(2))
     other.load_state_dict(model.state_dict())
     meta = learner(model)
@@ -75,7 +74,7 @@ def test_a_step_is_that_of_the_method_meta_icda() -> None:
         assert torch.equal(mine, theirs)
 
 
-def test_state_taken_within_an_epoch_continues_identically() -> None:
+def test_state_taken_within_an_epoch_continues_identically():
     whole_model = plain_model().train()
     whole = learner(whole_model, every=2)
     saved: dict[str, Any] = {}
@@ -115,7 +114,7 @@ def test_state_taken_within_an_epoch_continues_identically() -> None:
 
 
 @pytest.mark.parametrize("progress", [-0.01, 1.01, float("nan")])
-def test_progress_outside_the_unit_interval_is_refused_before_anything_moves(progress: float) -> None:
+def test_progress_outside_the_unit_interval_is_refused_before_anything_moves(progress):
     model = plain_model()
     meta, before = learner(model), copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=r"progress is t/T in \[0, 1\]"):
@@ -123,13 +122,13 @@ def test_progress_outside_the_unit_interval_is_refused_before_anything_moves(pro
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_step_looks_ahead_at_its_own_every_kth_iteration() -> None:
+def test_a_step_looks_ahead_at_its_own_every_kth_iteration():
     meta = learner(plain_model(), every=3)
     looked = ["meta_loss" in meta.detailed_step(pair(k), pair(9), 0.5).extra for k in range(5)]
     assert looked == [True, False, False, True, False]
 
 
-def test_a_strength_network_and_a_loss_of_ones_own_are_used() -> None:
+def test_a_strength_network_and_a_loss_of_ones_own_are_used():
     model, network = plain_model(), icda.StrengthNetwork(hidden=5)
     meta = learner(model, strength_network=network, strength_rate=0.1)
     before = copy.deepcopy(network.state_dict())
@@ -146,7 +145,7 @@ def test_a_strength_network_and_a_loss_of_ones_own_are_used() -> None:
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("lookahead", ["full", "head"])
-def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead: Any, dropout: float, attention: str) -> None:
+def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead, dropout, attention):
     from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
     sizes = {"dim": 16, "hidden_dim": 32, "n_layers": 1, "n_heads": 2, "vocab_size": 50, "num_labels": 3}
@@ -167,25 +166,25 @@ def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead: Any, dropo
 
 
 @pytest.mark.parametrize("batch", [{"input_ids": torch.zeros(2, 4), "labels": torch.zeros(2)}, [torch.zeros(2, 4)]])
-def test_a_batch_that_is_no_pair_is_refused_in_a_sentence(batch: Any) -> None:
+def test_a_batch_that_is_no_pair_is_refused_in_a_sentence(batch):
     from icda.methods.meta_loop import _as_batch
 
     with pytest.raises(TypeError, match=r"\(inputs, targets\)"):
         _as_batch(batch)
 
 
-def steady_learner(model: nn.Module, **options: Any) -> icda.MetaICDA:
+def steady_learner(model, **options):
     torch.manual_seed(1)  # the strength network's weights
     loss = icda.ICDALoss(CLASSES, 12, COUNTS)
     return icda.MetaICDA(model, loss, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), **options)
 
 
-def moments(meta: icda.MetaICDA) -> list[Tensor]:
+def moments(meta):
     """What one step told the strength network, as Adam keeps it."""
     return [state["exp_avg"] for state in meta.method.optimizer.state.values()]
 
 
-def one_step(model: nn.Module, **options: Any) -> list[Tensor]:
+def one_step(model, **options):
     meta = steady_learner(model, **options)
     torch.manual_seed(2)  # dropout's masks
     meta.step(pair(1), pair(2), progress=0.5)
@@ -194,7 +193,7 @@ def one_step(model: nn.Module, **options: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("compiled", ["whole", "encoder"])
 @pytest.mark.parametrize("lookahead", ["full", "head", "difference"])
-def test_a_compiled_model_learns_the_same_strengths(compiled: str, lookahead: str) -> None:
+def test_a_compiled_model_learns_the_same_strengths(compiled, lookahead):
     wanted = one_step(plain_model(), lookahead=lookahead)
     model: Any = plain_model()
     if compiled == "whole":
@@ -206,7 +205,7 @@ def test_a_compiled_model_learns_the_same_strengths(compiled: str, lookahead: st
 
 
 @pytest.mark.parametrize("lookahead", ["full", "head"])
-def test_autocast_gives_the_strengths_of_single_precision_up_to_rounding(lookahead: str) -> None:
+def test_autocast_gives_the_strengths_of_single_precision_up_to_rounding(lookahead):
     wanted = torch.cat([part.flatten() for part in one_step(plain_model(), lookahead=lookahead)])
     with torch.autocast("cpu", torch.bfloat16):
         found = torch.cat([part.flatten() for part in one_step(plain_model(), lookahead=lookahead)])
@@ -215,7 +214,7 @@ def test_autocast_gives_the_strengths_of_single_precision_up_to_rounding(lookahe
     assert float(wanted.norm()) > 1e-5
 
 
-def test_steps_inside_of_one_autocast_see_the_weights_of_the_step_before() -> None:
+def test_steps_inside_of_one_autocast_see_the_weights_of_the_step_before():
     apart, together = (plain_model(dropout=0.0) for _ in range(2))
     meta = steady_learner(apart)
     for k in range(3):
@@ -229,7 +228,7 @@ def test_steps_inside_of_one_autocast_see_the_weights_of_the_step_before() -> No
         assert torch.equal(one, other)
 
 
-def test_a_difference_of_half_precision_is_refused_before_anything_changes() -> None:
+def test_a_difference_of_half_precision_is_refused_before_anything_changes():
     model = plain_model()
     meta, before = steady_learner(model, lookahead="difference"), copy.deepcopy(model.state_dict())
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="half precision"):
@@ -238,7 +237,7 @@ def test_a_difference_of_half_precision_is_refused_before_anything_changes() -> 
     assert float(meta.method.criterion.statistics.count.sum()) == 0
 
 
-def test_the_loss_and_a_loop_of_ones_own_do_what_step_does() -> None:
+def test_the_loss_and_a_loop_of_ones_own_do_what_step_does():
     models = [plain_model(dropout=0.0) for _ in range(2)]
     ours, theirs = (steady_learner(model) for model in models)
     optimizer = ours.context.optimizers[0]
@@ -253,7 +252,7 @@ def test_the_loss_and_a_loop_of_ones_own_do_what_step_does() -> None:
         assert torch.equal(mine, other)
 
 
-def test_gradients_of_several_calls_add_up_and_can_be_clipped() -> None:
+def test_gradients_of_several_calls_add_up_and_can_be_clipped():
     models = [plain_model(dropout=0.0) for _ in range(2)]
     together, apart = (steady_learner(model) for model in models)
     sums = [torch.zeros_like(value) for value in models[1].parameters()]
@@ -273,18 +272,18 @@ def test_gradients_of_several_calls_add_up_and_can_be_clipped() -> None:
 @pytest.mark.parametrize(
     ("option", "named"), [({"lookahed": "head"}, "lookahead"), ({"foo": 1}, "foo"), ({"lambda0": 9.0}, "ICDALoss")]
 )
-def test_an_option_that_nobody_takes_is_refused(option: dict[str, Any], named: str) -> None:
+def test_an_option_that_nobody_takes_is_refused(option, named):
     with pytest.raises((ValueError, KeyError), match=named):
         steady_learner(plain_model(), **option)
 
 
-def test_a_model_that_returns_logits_alone_is_told_what_makes_one_that_does_not() -> None:
+def test_a_model_that_returns_logits_alone_is_told_what_makes_one_that_does_not():
     plain = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, CLASSES))
     with pytest.raises(TypeError, match="from_torch"):
         steady_learner(plain)
 
 
-def test_sharded_parameters_are_refused() -> None:
+def test_sharded_parameters_are_refused():
     model = plain_model()
     model.head.weight.device_mesh = object()  # what a DTensor has
     with pytest.raises(TypeError, match="FSDP"):
@@ -294,7 +293,7 @@ def test_sharded_parameters_are_refused() -> None:
 MODES = ("full", "head", "difference")
 
 
-def trained(rows: slice, wrap: bool, lookahead: str) -> list[Tensor]:
+def trained(rows, wrap, lookahead):
     torch.manual_seed(0)
     model = FeatureClassifier(nn.Sequential(nn.Linear(8, 12), nn.ReLU()), nn.Linear(12, CLASSES)).double()
     meta = steady_learner(DistributedDataParallel(model) if wrap else model, lookahead=lookahead)
@@ -305,7 +304,7 @@ def trained(rows: slice, wrap: bool, lookahead: str) -> list[Tensor]:
     return [*model.parameters(), *meta.method.strength_network.parameters()]
 
 
-def on_rank(rank: int) -> dict[str, Any]:
+def on_rank(rank):
     rows = slice(6 * rank, 6 * rank + 6)
     found: dict[str, Any] = {mode: [value.detach() for value in trained(rows, True, mode)] for mode in MODES}
     try:
@@ -315,9 +314,7 @@ def on_rank(rank: int) -> dict[str, Any]:
     return found
 
 
-def test_two_ranks_train_as_one_process_does_and_an_unwrapped_model_is_refused(
-    run_on_ranks: Callable[..., list[Any]],
-) -> None:
+def test_two_ranks_train_as_one_process_does_and_an_unwrapped_model_is_refused(run_on_ranks):
     wanted = {mode: trained(slice(None), False, mode) for mode in MODES}
     for rank in run_on_ranks(on_rank):
         for mode in MODES:

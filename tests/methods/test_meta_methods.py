@@ -3,7 +3,6 @@
 import copy
 import math
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -24,12 +23,12 @@ METADATA = make_batch(99, size=8)
 context_of = partial(make_context, rate=RATE, progress=0.5, next_metadata=lambda: METADATA)
 
 
-def weight_net(groups: Tensor | None = None, **options: Any) -> MetaWeightNet:
+def weight_net(groups=None, **options):
     setup = Setup(CLASSES, DIM, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75, group_counts=groups)
     return MetaWeightNet(setup, **options).double().train()
 
 
-def naive_weights(method: MetaWeightNet, losses: list[float], normalise: bool = False) -> list[float]:
+def naive_weights(method, losses, normalise=False):
     first, _, last = method.weight_network.layers
     weights = []
     for loss in losses:
@@ -40,7 +39,7 @@ def naive_weights(method: MetaWeightNet, losses: list[float], normalise: bool = 
 
 
 @pytest.mark.parametrize("normalise", [False, True])
-def test_weights_are_a_sigmoid_of_one_hidden_layer_over_the_loss(normalise: bool) -> None:
+def test_weights_are_a_sigmoid_of_one_hidden_layer_over_the_loss(normalise):
     method, losses = weight_net(normalise=normalise), [0.01, 0.5, 2.0, 7.5]
     found = method.weights(torch.tensor(losses, dtype=torch.float64))
     assert found.tolist() == pytest.approx(naive_weights(method, losses, normalise), rel=1e-10)
@@ -49,9 +48,7 @@ def test_weights_are_a_sigmoid_of_one_hidden_layer_over_the_loss(normalise: bool
 
 
 @pytest.mark.parametrize("options", [{}, {"normalise": True}, {"recipe": "long_tail"}])
-def test_a_step_learns_the_weights_and_then_descends_the_weighted_loss(
-    options: dict[str, Any], model: FeatureClassifier
-) -> None:
+def test_a_step_learns_the_weights_and_then_descends_the_weighted_loss(options, model):
     method, reference, data = weight_net(**options, weight_rate=0.05), copy.deepcopy(model), make_batch(1)
     twin = copy.deepcopy(method)
     step_by_double_backward(twin, reference, data)
@@ -67,7 +64,7 @@ def test_a_step_learns_the_weights_and_then_descends_the_weighted_loss(
         torch.testing.assert_close(mine, before - RATE * gradient, rtol=1e-9, atol=1e-12)
 
 
-def step_by_double_backward(method: MetaWeightNet, model: FeatureClassifier, data: Batch) -> None:
+def step_by_double_backward(method, model, data):
     """An optimiser step on the gradient of the metadata loss through a virtual step, as the original codes have it."""
     network = method.weight_network
     first, _, last = network.layers
@@ -92,7 +89,7 @@ def step_by_double_backward(method: MetaWeightNet, model: FeatureClassifier, dat
     optimizer.step()
 
 
-def test_the_recipe_says_how_the_network_learns_unless_a_rate_is_given() -> None:
+def test_the_recipe_says_how_the_network_learns_unless_a_rate_is_given():
     usual = weight_net(recipe="long_tail").optimizer
     assert isinstance(usual, torch.optim.SGD)
     names = ("lr", "momentum", "nesterov", "weight_decay")
@@ -105,7 +102,7 @@ def test_the_recipe_says_how_the_network_learns_unless_a_rate_is_given() -> None
         weight_net(recipe="tail")
 
 
-def test_before_the_start_it_is_cross_entropy(model: FeatureClassifier) -> None:
+def test_before_the_start_it_is_cross_entropy(model):
     method = weight_net(start=0.5)
     wanted = F.cross_entropy(model(make_batch(1).inputs).logits, make_batch(1).targets).detach()
     result = method.step(make_batch(1), context_of(model, progress=0.49))
@@ -114,7 +111,7 @@ def test_before_the_start_it_is_cross_entropy(model: FeatureClassifier) -> None:
     assert method.epoch_figures() == {}
 
 
-def test_the_weights_given_out_are_logged_by_class_and_group(model: FeatureClassifier) -> None:
+def test_the_weights_given_out_are_logged_by_class_and_group(model):
     method, data = (
         weight_net(groups=torch.tensor([40, 35]), weight_rate=0.0),
         make_batch(1)._replace(groups=torch.arange(9) % 2),
@@ -133,16 +130,16 @@ COUNTS = torch.tensor([400, 200, 100, 5])
 metasaug_context = partial(make_context, rate=RATE, next_metadata=lambda: METADATA)
 
 
-def metasaug(**options: Any) -> MetaSAug:
+def metasaug(**options):
     return MetaSAug(Setup(CLASSES, DIM, COUNTS, epochs=1, num_samples=705), **options).double().train()
 
 
-def class_weights() -> list[float]:
+def class_weights():
     raw = [(1 - 0.9999) / (1 - 0.9999**n) for n in COUNTS.tolist()]
     return [value * CLASSES / sum(raw) for value in raw]
 
 
-def naive_metasaug(logits: Tensor, targets: Tensor, weight: Tensor, cov: Tensor, lam: float) -> Tensor:
+def naive_metasaug(logits, targets, weight, cov, lam):
     total = torch.zeros((), dtype=torch.float64)
     for i, y in enumerate(targets.tolist()):
         differences = [weight[c] - weight[y] for c in range(CLASSES)]
@@ -152,7 +149,7 @@ def naive_metasaug(logits: Tensor, targets: Tensor, weight: Tensor, cov: Tensor,
     return total / sum(class_weights()[y] for y in targets.tolist())
 
 
-def test_before_the_start_it_is_cross_entropy_without_statistics(model: FeatureClassifier) -> None:
+def test_before_the_start_it_is_cross_entropy_without_statistics(model):
     method, plain = metasaug(), copy.deepcopy(model)
     for k in range(3):
         wanted = F.cross_entropy(plain(make_batch(k).inputs).logits, make_batch(k).targets)
@@ -170,9 +167,7 @@ def test_before_the_start_it_is_cross_entropy_without_statistics(model: FeatureC
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal"])
-def test_the_real_loss_is_class_balanced_isda_with_covariances_stepped_along_their_gradients(
-    kind: str, model: FeatureClassifier
-) -> None:
+def test_the_real_loss_is_class_balanced_isda_with_covariances_stepped_along_their_gradients(kind, model):
     method, context = metasaug(start=0.5, statistics_rate=10.0, covariance=kind), metasaug_context(model, progress=0.9)
     twin, data, output = before_a_step(method, model, context)
     tensors, inner = twin.outer(output, data, context)
@@ -191,7 +186,7 @@ def test_the_real_loss_is_class_balanced_isda_with_covariances_stepped_along_the
     torch.testing.assert_close(method.step(data, context).loss, wanted, rtol=1e-9, atol=0)
 
 
-def test_a_correction_serves_one_step_and_the_running_statistics_are_plain_sums(model: FeatureClassifier) -> None:
+def test_a_correction_serves_one_step_and_the_running_statistics_are_plain_sums(model):
     method, plain = metasaug(start=0.0, statistics_rate=5.0), ClassStatistics(CLASSES, DIM).double()
     for k in range(3):
         with torch.no_grad():
@@ -201,7 +196,7 @@ def test_a_correction_serves_one_step_and_the_running_statistics_are_plain_sums(
         assert torch.equal(method.criterion.statistics.state_dict()[name], value), name
 
 
-def test_between_looks_ahead_the_running_covariances_are_used(model: FeatureClassifier) -> None:
+def test_between_looks_ahead_the_running_covariances_are_used(model):
     method, context = metasaug(start=0.0, every=2, statistics_rate=10.0), metasaug_context(model, progress=0.9)
     method.step(make_batch(0), context)
     context.iteration, plain = 1, copy.deepcopy(method.criterion.statistics)
@@ -211,24 +206,24 @@ def test_between_looks_ahead_the_running_covariances_are_used(model: FeatureClas
     torch.testing.assert_close(method.step(make_batch(1), context).loss, wanted.detach(), rtol=1e-9, atol=0)
 
 
-def test_the_published_weights_are_the_default() -> None:
+def test_the_published_weights_are_the_default():
     assert metasaug().weights.tolist() == pytest.approx(class_weights())
     alike = metasaug(effective_beta=0.0).weights
     assert torch.equal(alike, torch.ones(CLASSES, dtype=torch.float64))
 
 
-def lsda(**options: Any) -> LSDA:
+def lsda(**options):
     setup = Setup(CLASSES, DIM, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75)
     return LSDA(setup, **{"hidden": 8, **options}).double().train()
 
 
-def naive_variances(network: nn.Module, features: Tensor) -> Tensor:
+def naive_variances(network, features):
     first, last = (layer for layer in network.modules() if isinstance(layer, nn.Linear))
     hidden = torch.relu(features @ first.weight.T + first.bias)
     return 1 / (1 + torch.exp(-(hidden @ last.weight.T + last.bias)))
 
 
-def naive_lsda(logits: Tensor, targets: Tensor, weight: Tensor, variances: Tensor, lam: float) -> Tensor:
+def naive_lsda(logits, targets, weight, variances, lam):
     losses = []
     for i, y in enumerate(targets.tolist()):
         differences = [weight[c] - weight[y] for c in range(CLASSES)]
@@ -238,7 +233,7 @@ def naive_lsda(logits: Tensor, targets: Tensor, weight: Tensor, variances: Tenso
     return torch.stack(losses).mean()
 
 
-def test_the_loss_augments_each_sample_along_its_own_variances(model: FeatureClassifier) -> None:
+def test_the_loss_augments_each_sample_along_its_own_variances(model):
     method, data = lsda(lambda0=10.0), make_batch(1)
     output = model(data.inputs)
     variances = naive_variances(method.covariance_network, output.features).detach()
@@ -252,7 +247,7 @@ def test_the_loss_augments_each_sample_along_its_own_variances(model: FeatureCla
     torch.testing.assert_close(plain, F.cross_entropy(model(data.inputs).logits, data.targets))
 
 
-def half_gradient(method: LSDA, model: FeatureClassifier, data: Batch, *halves: slice) -> tuple[Tensor, ...]:
+def half_gradient(method, model, data, *halves):
     """A virtual step on one half, its loss on the other."""
     one, other = (Batch(data.inputs[rows], data.targets[rows], None, data.index[rows]) for rows in halves)
     variances = naive_variances(method.covariance_network, model(one.inputs).features.detach())
@@ -264,7 +259,7 @@ def half_gradient(method: LSDA, model: FeatureClassifier, data: Batch, *halves: 
 
 
 @pytest.mark.parametrize("size", [8, 9])
-def test_each_half_of_the_batch_is_the_metadata_of_the_other(size: int, model: FeatureClassifier) -> None:
+def test_each_half_of_the_batch_is_the_metadata_of_the_other(size, model):
     method, data, half = lsda(lambda0=10.0, covariance_rate=50.0), make_batch(1, size), size // 2
     first, second = slice(0, half), slice(half, size)
     gradients = [half_gradient(method, model, data, *pair) for pair in ((first, second), (second, first))]
@@ -279,7 +274,7 @@ def test_each_half_of_the_batch_is_the_metadata_of_the_other(size: int, model: F
     assert moved > 1e-4, "a step too small to see proves nothing"
 
 
-def test_halves_of_a_dict_of_inputs_are_cut_along_the_samples(model: FeatureClassifier) -> None:
+def test_halves_of_a_dict_of_inputs_are_cut_along_the_samples(model):
     class Summed(nn.Module):
         def forward(self, inputs: dict[str, Tensor]) -> Tensor:
             return inputs["left"] + inputs["right"]
@@ -295,7 +290,7 @@ def test_halves_of_a_dict_of_inputs_are_cut_along_the_samples(model: FeatureClas
         torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-12)
 
 
-def test_before_the_start_the_variances_are_not_learned(model: FeatureClassifier) -> None:
+def test_before_the_start_the_variances_are_not_learned(model):
     method = lsda(start=0.9)
     before = copy.deepcopy(method.covariance_network.state_dict())
     assert method.step(make_batch(1), make_context(model, rate=RATE, progress=0.8)).extra == {}

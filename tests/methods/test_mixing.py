@@ -1,9 +1,7 @@
 """Mixing pairs: partners, shares, boxes and losses; then LISA's and DomainMix's choice of pairs."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,11 +33,11 @@ from support import make_context, mixed_inputs, mixture_loss
 THREE_CLASSES = Setup(3, 4, torch.tensor([30, 20, 10]), 1, 60, group_domains=torch.tensor([0, 1, 0, 1, 0, 1]))
 
 
-def generator(seed: int = 0) -> torch.Generator:
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_partners_are_eligible_and_a_row_without_any_keeps_itself() -> None:
+def test_partners_are_eligible_and_a_row_without_any_keeps_itself():
     eligible = torch.rand(40, 40, generator=generator()) < 0.1
     eligible[5] = False
     for seed in range(20):
@@ -47,7 +45,7 @@ def test_partners_are_eligible_and_a_row_without_any_keeps_itself() -> None:
             assert eligible[row, partner] if eligible[row].any() else partner == row
 
 
-def test_all_eligible_partners_are_drawn_equally_often() -> None:
+def test_all_eligible_partners_are_drawn_equally_often():
     eligible = torch.tensor([[False, True, False, True, True, True]]).expand(6, 6)
     drawn = torch.cat([random_partners(eligible, generator(seed)) for seed in range(2000)])
     shares = drawn.bincount(minlength=6) / len(drawn)
@@ -56,7 +54,7 @@ def test_all_eligible_partners_are_drawn_equally_often() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.2, 2.0])
-def test_shares_have_the_mean_and_the_variance_of_the_beta_distribution(alpha: float) -> None:
+def test_shares_have_the_mean_and_the_variance_of_the_beta_distribution(alpha):
     shares = beta_shares(100_000, alpha, generator())
     assert shares.dtype == torch.float64
     assert float(shares.min()) >= 0
@@ -66,7 +64,7 @@ def test_shares_have_the_mean_and_the_variance_of_the_beta_distribution(alpha: f
     assert float(shares.var()) == pytest.approx(variance, rel=0.02)
 
 
-def test_a_mix_depends_on_the_generator_alone() -> None:
+def test_a_mix_depends_on_the_generator_alone():
     eligible = torch.ones(8, 8, dtype=torch.bool)
     first, again, other = (draw_mix(eligible, 2.0, generator(seed)) for seed in (1, 1, 2))
     torch.rand(3)
@@ -75,7 +73,7 @@ def test_a_mix_depends_on_the_generator_alone() -> None:
     assert not torch.equal(first.share, other.share)
 
 
-def test_a_row_without_partner_has_share_one_and_is_not_counted_as_mixed() -> None:
+def test_a_row_without_partner_has_share_one_and_is_not_counted_as_mixed():
     eligible = torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=torch.bool)
     mix = draw_mix(eligible, 2.0, generator())
     assert mix.partner.tolist() == [1, 0, 2]
@@ -87,7 +85,7 @@ def test_a_row_without_partner_has_share_one_and_is_not_counted_as_mixed() -> No
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 5, 6)], ids=["features", "images"])
-def test_mixed_rows_are_the_weighted_sum_of_the_two(shape: tuple[int, ...]) -> None:
+def test_mixed_rows_are_the_weighted_sum_of_the_two(shape):
     values = torch.randn(6, *shape, dtype=torch.float64)
     mix = draw_mix(torch.ones(6, 6, dtype=torch.bool), 2.0, generator())
     found = mix_rows(values, mix)
@@ -97,7 +95,7 @@ def test_mixed_rows_are_the_weighted_sum_of_the_two(shape: tuple[int, ...]) -> N
     assert mix_rows(values.float(), mix).dtype == torch.float32
 
 
-def naive_loss(logits: Tensor, targets: Tensor, mix: Mix) -> float:
+def naive_loss(logits, targets, mix):
     total = 0.0
     for i in range(len(targets)):
         exponentials = [math.exp(z) for z in logits[i].tolist()]
@@ -107,7 +105,7 @@ def naive_loss(logits: Tensor, targets: Tensor, mix: Mix) -> float:
     return total / len(targets)
 
 
-def test_the_loss_is_the_cross_entropy_of_soft_targets_and_so_is_its_gradient() -> None:
+def test_the_loss_is_the_cross_entropy_of_soft_targets_and_so_is_its_gradient():
     logits = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     targets, mix = torch.arange(7) % 3, draw_mix(torch.ones(7, 7, dtype=torch.bool), 2.0, generator(4))
     loss = mixed_cross_entropy(logits, targets, mix)
@@ -131,7 +129,7 @@ class Curved(nn.Module):
         return self.hidden(embedded).tanh()
 
 
-def test_features_of_token_ids_are_mixed_between_encoder_and_head() -> None:
+def test_features_of_token_ids_are_mixed_between_encoder_and_head():
     model = FeatureClassifier(Curved(text=True), nn.Linear(6, 3)).double()
     inputs = {"input_ids": torch.randint(9, (5, 4))}
     mix = draw_mix(torch.ones(5, 5, dtype=torch.bool), 2.0, generator(1))
@@ -141,7 +139,7 @@ def test_features_of_token_ids_are_mixed_between_encoder_and_head() -> None:
         torch.testing.assert_close(found[i], model.head(share * features[i] + (1 - share) * features[mix.partner[i]]))
 
 
-def test_boxes_are_rectangles_and_the_share_is_that_of_the_pixels_kept() -> None:
+def test_boxes_are_rectangles_and_the_share_is_that_of_the_pixels_kept():
     drawn = draw_mix(torch.ones(50, 50, dtype=torch.bool), 2.0, generator())
     boxes, mix = cut_boxes(drawn, (12, 9), generator(1))
     assert boxes.shape == (50, 12, 9)
@@ -158,14 +156,14 @@ def test_boxes_are_rectangles_and_the_share_is_that_of_the_pixels_kept() -> None
     assert torch.equal(mix.partner, drawn.partner)
 
 
-def test_box_centres_are_uniform_over_the_image() -> None:
+def test_box_centres_are_uniform_over_the_image():
     one_pixel = Mix(torch.zeros(8000, dtype=torch.long), torch.full((8000,), 1 - 1 / 16, dtype=torch.float64))
     boxes, _ = cut_boxes(one_pixel, (4, 4), generator())  # a quarter of the side: one pixel
     assert (boxes.sum((1, 2)) == 1).all()
     torch.testing.assert_close(boxes.double().mean(0), torch.full((4, 4), 1 / 16).double(), rtol=0, atol=0.011)
 
 
-def test_pasted_images_have_the_partners_pixels_inside_the_box_and_their_own_outside() -> None:
+def test_pasted_images_have_the_partners_pixels_inside_the_box_and_their_own_outside():
     images = torch.randn(6, 2, 5, 7)
     boxes, mix = cut_boxes(draw_mix(torch.ones(6, 6, dtype=torch.bool), 2.0, generator()), (5, 7), generator(3))
     found = paste(images, boxes, mix)
@@ -176,13 +174,13 @@ def test_pasted_images_have_the_partners_pixels_inside_the_box_and_their_own_out
                 assert torch.equal(found[i, :, row, column], images[source, :, row, column])
 
 
-def test_a_sample_without_partner_has_an_empty_box() -> None:
+def test_a_sample_without_partner_has_an_empty_box():
     boxes, mix = cut_boxes(draw_mix(torch.zeros(4, 4, dtype=torch.bool), 2.0, generator()), (5, 5), generator())
     assert not boxes.any()
     assert mix.share.tolist() == [1.0] * 4
 
 
-def step_on_text(rank: int) -> dict[str, Tensor]:
+def step_on_text(rank):
     """One SGD step on this rank's half of a text batch, the network wrapped as in training."""
     torch.manual_seed(0)
     model = FeatureClassifier(Curved(text=True), nn.Linear(6, 3))
@@ -194,7 +192,7 @@ def step_on_text(rank: int) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in model.named_parameters()}
 
 
-def test_two_ranks_that_mix_features_hold_the_same_weights_after_a_step(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_that_mix_features_hold_the_same_weights_after_a_step(run_on_ranks):
     first, second = run_on_ranks(step_on_text)
     torch.manual_seed(0)
     untrained = dict(FeatureClassifier(Curved(text=True), nn.Linear(6, 3)).named_parameters())
@@ -212,12 +210,12 @@ BATCH = Batch(INPUTS, GROUPS // 2, GROUPS, torch.arange(10))
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return create_model("mlp", 2, (5,), hidden=6).double()
 
 
 @pytest.mark.parametrize("p_sel", [0.0, 1.0])
-def test_pairs_agree_in_exactly_the_label_or_exactly_the_domain(p_sel: float) -> None:
+def test_pairs_agree_in_exactly_the_label_or_exactly_the_domain(p_sel):
     method = LISA(SETUP, p_sel=p_sel)
     targets, domains = GROUPS // 2, GROUPS % 2
     found = method.eligible(targets, domains, make_context())
@@ -228,7 +226,7 @@ def test_pairs_agree_in_exactly_the_label_or_exactly_the_domain(p_sel: float) ->
             assert bool(found[i, j]) == wanted
 
 
-def test_the_coin_is_one_a_batch_with_probability_p_sel_and_a_function_of_seed_and_iteration() -> None:
+def test_the_coin_is_one_a_batch_with_probability_p_sel_and_a_function_of_seed_and_iteration():
     method, again = LISA(SETUP, p_sel=0.3), LISA(SETUP, p_sel=0.3)
     tosses = [method.same_label(iteration) for iteration in range(4000)]
     assert sum(tosses) / 4000 == pytest.approx(0.3, abs=0.029)  # four standard deviations
@@ -236,7 +234,7 @@ def test_the_coin_is_one_a_batch_with_probability_p_sel_and_a_function_of_seed_a
 
 
 @pytest.mark.parametrize("p_sel", [0.0, 1.0])
-def test_a_step_is_lambda_ce_of_one_label_plus_the_rest_of_the_other(p_sel: float, model: FeatureClassifier) -> None:
+def test_a_step_is_lambda_ce_of_one_label_plus_the_rest_of_the_other(p_sel, model):
     method = LISA(SETUP, p_sel=p_sel)
     applied: list[Tensor] = []
     result = method.step(BATCH, make_context(model, apply=applied.append, iteration=5))
@@ -249,7 +247,7 @@ def test_a_step_is_lambda_ce_of_one_label_plus_the_rest_of_the_other(p_sel: floa
     assert result.extra == {"mixed": 1.0}
 
 
-def test_samples_without_a_partner_stay_unmixed(model: FeatureClassifier) -> None:
+def test_samples_without_a_partner_stay_unmixed(model):
     batch = BATCH._replace(targets=torch.zeros(10, dtype=torch.long), groups=torch.tensor([0] * 10))
     for p_sel in (0.0, 1.0):
         result = LISA(SETUP, p_sel=p_sel).step(batch, make_context(model))
@@ -257,7 +255,7 @@ def test_samples_without_a_partner_stay_unmixed(model: FeatureClassifier) -> Non
         assert result.extra == {"mixed": 0.0}
 
 
-def test_cutmix_gives_the_network_pasted_images_and_the_loss_the_share_of_pixels() -> None:
+def test_cutmix_gives_the_network_pasted_images_and_the_loss_the_share_of_pixels():
     model = create_model("mlp", 2, (3, 6, 6), hidden=6).double()
     images = torch.randn(10, 3, 6, 6, dtype=torch.float64)
     method = LISA(IMAGES, p_sel=0.0, mix="cutmix")
@@ -272,12 +270,12 @@ def test_cutmix_gives_the_network_pasted_images_and_the_loss_the_share_of_pixels
     torch.testing.assert_close(result.loss, mixture_loss(model, mixtures, BATCH.targets, mix).detach())
 
 
-def test_boxes_are_not_cut_out_of_what_is_no_image() -> None:
+def test_boxes_are_not_cut_out_of_what_is_no_image():
     with pytest.raises(ValueError, match="it needs inputs of shape"):
         create_method("lisa", SETUP, {"mix": "cutmix"})
 
 
-def test_one_domain_is_enough_when_only_labels_are_mixed() -> None:
+def test_one_domain_is_enough_when_only_labels_are_mixed():
     one = Setup(2, 6, torch.tensor([60, 40]), 1, 100, group_domains=torch.zeros(2, dtype=torch.long))
     LISA(one, p_sel=0.0)
     with pytest.raises(ValueError, match="LISA compares domains"):
@@ -285,7 +283,7 @@ def test_one_domain_is_enough_when_only_labels_are_mixed() -> None:
 
 
 @pytest.mark.parametrize("mix", ["mixup", "cutmix"])
-def test_it_trains_a_network_on_images_and_nearly_every_sample_finds_a_partner(mix: str, tmp_path: Path) -> None:
+def test_it_trains_a_network_on_images_and_nearly_every_sample_finds_a_partner(mix, tmp_path):
     config = TrainConfig(
         task="digits_coloured", method="lisa", options={"mix": mix}, epochs=1, batch_size=64, out=str(tmp_path)
     )
@@ -293,7 +291,7 @@ def test_it_trains_a_network_on_images_and_nearly_every_sample_finds_a_partner(m
     assert line["mixed"] > 0.95
 
 
-def test_a_step_is_the_mixed_cross_entropy_of_pairs_from_different_domains(model: FeatureClassifier) -> None:
+def test_a_step_is_the_mixed_cross_entropy_of_pairs_from_different_domains(model):
     for iteration in (0, 7):
         applied: list[Tensor] = []
         result = DomainMix(SETUP).step(BATCH, make_context(model, apply=applied.append, iteration=iteration))
@@ -307,7 +305,7 @@ def test_a_step_is_the_mixed_cross_entropy_of_pairs_from_different_domains(model
         assert result.logits is None
 
 
-def test_a_batch_of_one_domain_is_plain_cross_entropy(model: FeatureClassifier) -> None:
+def test_a_batch_of_one_domain_is_plain_cross_entropy(model):
     batch = BATCH._replace(groups=torch.tensor([0, 2] * 5))
     result = DomainMix(SETUP).step(batch, make_context(model))
     torch.testing.assert_close(result.loss, F.cross_entropy(model(INPUTS).logits, batch.targets).detach())

@@ -1,5 +1,4 @@
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -8,7 +7,7 @@ from torch.nn import functional as F
 
 from icda.data.task import Batch
 from icda.losses.head import head_parameters
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.oltr import OLTR, MetaEmbeddingHead, centroid_loss
 from icda.models.base import FeatureClassifier
 from support import make_context
@@ -19,7 +18,7 @@ INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1), dtype=to
 BATCH = Batch(INPUTS, TARGETS, None, torch.arange(24))
 
 
-def make(with_memory: bool = True, bias: bool = True, **options: Any) -> tuple[OLTR, FeatureClassifier]:
+def make(with_memory=True, bias=True, **options):
     method = OLTR(SETUP, **options).double()
     model = method.prepare_network(FeatureClassifier(nn.Identity(), nn.Linear(4, 3, bias)).double())
     if with_memory:
@@ -28,16 +27,16 @@ def make(with_memory: bool = True, bias: bool = True, **options: Any) -> tuple[O
     return method, model
 
 
-def context_of(model: FeatureClassifier) -> Context:
+def context_of(model):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.01)
     return make_context(model, optimizers=[optimizer], data=(INPUTS, TARGETS))
 
 
-def dot(a: list[float], b: list[float]) -> float:
+def dot(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def oracle(features: Tensor, head: MetaEmbeddingHead, scale: float, reach: float) -> list[list[float]]:
+def oracle(features, head, scale, reach):
     """v = (reach/d)(h + tanh(S h + s) * sum_c p_c m_c), logits scale |v|/(1+|v|) cos(v, w_c)."""
     shift = [0.0] * 3 if head.linear.bias is None else head.linear.bias.tolist()
     centroids, rows = head.centroids.tolist(), []
@@ -58,13 +57,13 @@ def oracle(features: Tensor, head: MetaEmbeddingHead, scale: float, reach: float
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("scale", "reach"), [(16.0, 10.0), (4.0, 0.5)])
-def test_logits_with_memory_equal_naive_loops(scale: float, reach: float, bias: bool) -> None:
+def test_logits_with_memory_equal_naive_loops(scale, reach, bias):
     method, model = make(bias=bias, scale=scale, reach=reach)
     wanted = torch.tensor(oracle(INPUTS, model.head, scale, reach), dtype=torch.float64)
     torch.testing.assert_close(method.predict([model], INPUTS), wanted, rtol=1e-10, atol=1e-10)
 
 
-def test_logits_without_memory_are_those_of_the_head_it_replaced_and_nothing_is_drawn() -> None:
+def test_logits_without_memory_are_those_of_the_head_it_replaced_and_nothing_is_drawn():
     plain = nn.Linear(4, 3)
     before = torch.get_rng_state()
     head = MetaEmbeddingHead.of(plain, 16.0, 10.0)
@@ -73,7 +72,7 @@ def test_logits_without_memory_are_those_of_the_head_it_replaced_and_nothing_is_
     assert torch.equal(head(features), plain(features))
 
 
-def test_the_weight_that_can_be_read_is_that_of_the_classifier_in_use() -> None:
+def test_the_weight_that_can_be_read_is_that_of_the_classifier_in_use():
     _, model = make(with_memory=False)
     head = model.head
     assert head_parameters(head) == (head.linear.weight, head.linear.bias)
@@ -83,7 +82,7 @@ def test_the_weight_that_can_be_read_is_that_of_the_classifier_in_use() -> None:
     assert "has_memory=True" in repr(head)
 
 
-def test_the_terms_equal_naive_loops_and_the_margin_ends_the_repulsion() -> None:
+def test_the_terms_equal_naive_loops_and_the_margin_ends_the_repulsion():
     centroids = torch.randn(3, 4, dtype=torch.float64)
     for margin in (0.0, 5.0, 10.0, 50.0):
         attract = others = 0.0
@@ -97,7 +96,7 @@ def test_the_terms_equal_naive_loops_and_the_margin_ends_the_repulsion() -> None
         assert float(found) == pytest.approx(wanted, rel=1e-10)
 
 
-def test_gradients_of_logits_and_terms_are_right() -> None:
+def test_gradients_of_logits_and_terms_are_right():
     _, model = make()
     features = INPUTS[:5].clone().requires_grad_()
     assert torch.autograd.gradcheck(model.head, (features,))
@@ -108,7 +107,7 @@ def test_gradients_of_logits_and_terms_are_right() -> None:
     assert torch.autograd.gradcheck(terms, (features,))
 
 
-def test_a_feature_on_a_centroid_has_finite_logits_and_gradients() -> None:
+def test_a_feature_on_a_centroid_has_finite_logits_and_gradients():
     _, model = make()
     features = model.head.centroids.clone().requires_grad_()
     logits = model.head(features)
@@ -118,7 +117,7 @@ def test_a_feature_on_a_centroid_has_finite_logits_and_gradients() -> None:
     assert logits.abs().max() <= 16
 
 
-def test_the_second_loss_is_cross_entropy_and_the_weighted_terms() -> None:
+def test_the_second_loss_is_cross_entropy_and_the_weighted_terms():
     method, model = make(weight=0.2, repel=0.3, margin=50.0)
     output = model(INPUTS)
     found = method.memory_loss(output, BATCH, context_of(model))
@@ -129,7 +128,7 @@ def test_the_second_loss_is_cross_entropy_and_the_weighted_terms() -> None:
     assert torch.equal(found, F.cross_entropy(output.logits, TARGETS))
 
 
-def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
+def test_the_first_stage_is_cross_entropy_bit_for_bit():
     method, model = make(with_memory=False)
     plain = FeatureClassifier(nn.Identity(), nn.Linear(4, 3)).double()
     plain.head.load_state_dict(model.head.linear.state_dict())
@@ -143,7 +142,7 @@ def test_the_first_stage_is_cross_entropy_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("stage", ["representation", "memory"])
-def test_every_parameter_has_a_gradient_in_both_stages(stage: str) -> None:
+def test_every_parameter_has_a_gradient_in_both_stages(stage):
     method, model = make(with_memory=stage == "memory")
     (method.memory_loss if stage == "memory" else method.loss)(model(INPUTS), BATCH, context_of(model)).backward()
     for name, parameter in model.named_parameters():
@@ -151,7 +150,7 @@ def test_every_parameter_has_a_gradient_in_both_stages(stage: str) -> None:
         assert bool(parameter.grad.any()) is (stage == "memory" or "linear" in name), name
 
 
-def test_the_switch_makes_centroids_of_class_means_and_draws_the_rest_from_the_seed() -> None:
+def test_the_switch_makes_centroids_of_class_means_and_draws_the_rest_from_the_seed():
     method, model = make(with_memory=False)
     model.encoder = nn.Sequential(nn.Identity(), nn.Dropout(0.5))
     kept = model.head.linear.weight.clone()
@@ -176,7 +175,7 @@ def test_the_switch_makes_centroids_of_class_means_and_draws_the_rest_from_the_s
     assert not torch.equal(other.head.directions, model.head.directions)
 
 
-def test_a_step_moves_centroids_towards_the_features_of_their_class() -> None:
+def test_a_step_moves_centroids_towards_the_features_of_their_class():
     method, model = make(centroid_rate=0.4)
     before = model.head.centroids.clone()
     batch = Batch(INPUTS[8:16], TARGETS[8:16], None, torch.arange(8))  # no sample of the last class

@@ -88,7 +88,7 @@ OUT_OF_RANGE: dict[str, dict[str, list[Any]]] = {
 }
 
 
-def numeric_options() -> list[tuple[str, str, type]]:
+def numeric_options():
     found = []
     for name in method_names():
         kinds = option_kinds(method_class(name))
@@ -99,12 +99,12 @@ def numeric_options() -> list[tuple[str, str, type]]:
     return found
 
 
-def test_there_are_as_many_options_as_the_methods_declare() -> None:
+def test_there_are_as_many_options_as_the_methods_declare():
     assert len(numeric_options()) > 130
 
 
 @pytest.mark.parametrize(("name", "option", "kind"), numeric_options())
-def test_a_number_without_sense_is_refused_in_a_sentence(name: str, option: str, kind: type) -> None:
+def test_a_number_without_sense_is_refused_in_a_sentence(name, option, kind):
     is_list = "Sequence" in str(option_kinds(method_class(name))[option])
     for value in SENSELESS[kind]:
         if (name, option) in MAY_BE_NEGATIVE and value == -1e30:
@@ -114,7 +114,7 @@ def test_a_number_without_sense_is_refused_in_a_sentence(name: str, option: str,
 
 
 @pytest.mark.parametrize("name", OUT_OF_RANGE)
-def test_a_value_out_of_its_options_range_is_refused_with_its_name(name: str) -> None:
+def test_a_value_out_of_its_options_range_is_refused_with_its_name(name):
     for option, values in OUT_OF_RANGE[name].items():
         for value in values:
             with pytest.raises(InputError, match=option):
@@ -123,7 +123,7 @@ def test_a_value_out_of_its_options_range_is_refused_with_its_name(name: str) ->
                 method_class(name)(SETUP, **{option: value})  # plain construction in Python
 
 
-def test_every_choice_is_checked() -> None:
+def test_every_choice_is_checked():
     choices = 0
     for name in method_names():
         for option in option_names(method_class(name)):
@@ -137,6 +137,6 @@ def test_every_choice_is_checked() -> None:
     assert choices > 5
 
 
-def test_copies_and_pickles_are_made_without_options() -> None:
+def test_copies_and_pickles_are_made_without_options():
     loss = ICDALoss(3, 4, lambda0=0.25)
     assert copy.deepcopy(loss).lambda0 == pickle.loads(pickle.dumps(loss)).lambda0 == 0.25

@@ -1,12 +1,10 @@
 """State with a row for each training sample."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.methods import METHODS, Setup, create_method
 from icda.methods.create import method_class
@@ -18,12 +16,12 @@ INPUTS, TARGETS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
 KEEPERS = [name for name in METHODS if issubclass(method_class(name), PerSample)]
 
 
-def test_the_methods_that_keep_something_of_each_sample_are_known() -> None:
+def test_the_methods_that_keep_something_of_each_sample_are_known():
     assert {"afr", "elr", "ifl", "jtt", "loss_mixture", "meta_icda", "truncated_lq", "twin_labels"} <= set(KEEPERS)
 
 
 @pytest.mark.parametrize("name", KEEPERS)
-def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name: str) -> None:
+def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name):
     """A model that is evaluated beside data of another size has as many rows as it was trained with."""
     method: Any = create_method(name, SETUP)
     for kept in method.per_sample:
@@ -36,18 +34,18 @@ def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name: str) -> N
             assert torch.equal(getattr(restored, kept), getattr(method, kept))
 
 
-def written_on_rank(rank: int) -> Tensor:
+def written_on_rank(rank):
     values = torch.zeros(4)
     write_rows(values, torch.tensor([rank, rank + 2]), torch.tensor([1.0, 2.0]) + rank)
     return values
 
 
-def test_ranks_write_the_rows_of_all(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_ranks_write_the_rows_of_all(run_on_ranks):
     for values in run_on_ranks(written_on_rank):
         assert values.tolist() == [1, 2, 2, 3]
 
 
-def test_a_pass_over_the_training_set_is_in_evaluation_mode_and_leaves_the_network_as_it_was() -> None:
+def test_a_pass_over_the_training_set_is_in_evaluation_mode_and_leaves_the_network_as_it_was():
     model = make_network()
     model.train()
     model.encoder[1].eval()

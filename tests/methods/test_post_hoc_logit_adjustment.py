@@ -1,5 +1,4 @@
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,12 @@ SETUP = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor(COUNTS), e
 
 
 @pytest.fixture
-def model() -> FeatureClassifier:
+def model():
     return FeatureClassifier(nn.Identity(), nn.Linear(4, 3)).double()
 
 
 @pytest.mark.parametrize("tau", [1.0, 0.5, 2.0])
-def test_predictions_are_logits_minus_tau_log_prior(model: FeatureClassifier, tau: float) -> None:
+def test_predictions_are_logits_minus_tau_log_prior(model, tau):
     inputs = torch.randn(6, 4, dtype=torch.float64)
     found = PostHocLogitAdjustment(SETUP, tau=tau).predict([model], inputs).tolist()
     for row, logits in zip(found, model(inputs).logits.tolist(), strict=True):
@@ -29,7 +28,7 @@ def test_predictions_are_logits_minus_tau_log_prior(model: FeatureClassifier, ta
         assert row == pytest.approx(expected, rel=1e-12)
 
 
-def test_tau_zero_and_equal_counts_predict_as_cross_entropy_does(model: FeatureClassifier) -> None:
+def test_tau_zero_and_equal_counts_predict_as_cross_entropy_does(model):
     inputs = torch.randn(6, 4, dtype=torch.float64)
     logits = model(inputs).logits
     assert torch.equal(PostHocLogitAdjustment(SETUP, tau=0.0).predict([model], inputs), logits)
@@ -38,7 +37,7 @@ def test_tau_zero_and_equal_counts_predict_as_cross_entropy_does(model: FeatureC
     torch.testing.assert_close(shifted.softmax(1), logits.softmax(1), rtol=0, atol=1e-14)
 
 
-def test_the_prior_is_that_of_training_also_for_a_method_made_for_other_data() -> None:
+def test_the_prior_is_that_of_training_also_for_a_method_made_for_other_data():
     method = PostHocLogitAdjustment(SETUP)
     other = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([5, 5, 5]), epochs=2, num_samples=15)
     restored = PostHocLogitAdjustment(other)
@@ -46,13 +45,13 @@ def test_the_prior_is_that_of_training_also_for_a_method_made_for_other_data() -
     assert torch.equal(restored.log_prior, method.log_prior)
 
 
-def test_a_class_without_samples_is_refused() -> None:
+def test_a_class_without_samples_is_refused():
     absent = Setup(num_classes=3, feature_dim=4, class_counts=torch.tensor([5, 0, 5]), epochs=2, num_samples=10)
     with pytest.raises(ValueError, match="class 1 has no training sample"):
         PostHocLogitAdjustment(absent)
 
 
-def test_it_ends_with_the_network_of_cross_entropy_and_answers_rare_classes_more_often(tmp_path: Path) -> None:
+def test_it_ends_with_the_network_of_cross_entropy_and_answers_rare_classes_more_often(tmp_path):
     def run(method: str) -> dict[str, Any]:
         settings: dict[str, Any] = {"model": "mlp", "epochs": 4, "out": str(tmp_path / method), "method": method}
         return train(TrainConfig(task="digits_lt", **settings))

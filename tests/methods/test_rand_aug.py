@@ -1,4 +1,3 @@
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +19,12 @@ from icda.training.run import make_accelerator
 SETUP = Setup(3, 5, torch.tensor([6, 3, 1]), epochs=10, num_samples=10, input_shape=(3, 8, 8))
 
 
-def configure(folder: Path, **settings: Any) -> TrainConfig:
+def configure(folder, **settings):
     settings = {"task": "digits", "model": "mlp", "epochs": 1, "batch_size": 100, "out": str(folder)} | settings
     return TrainConfig(**settings)
 
 
-def blackened(images: Tensor, generator: torch.Generator) -> Tensor:
+def blackened(images, generator):
     return torch.zeros_like(images)
 
 
@@ -55,7 +54,7 @@ class Watching(Method):
         return super().predict(models, inputs)
 
 
-def test_training_batches_are_transformed_and_passes_and_evaluations_are_not(tmp_path: Path) -> None:
+def test_training_batches_are_transformed_and_passes_and_evaluations_are_not(tmp_path):
     config, task = configure(tmp_path, method="ce"), create_task("digits")
     network = create_model("mlp", task.num_classes, task.input_shape)
     before, method = task.data_hash, Watching()
@@ -68,7 +67,7 @@ def test_training_batches_are_transformed_and_passes_and_evaluations_are_not(tmp
     assert load_checkpoint(tmp_path / "checkpoint.pt")["data_hash"] == before
 
 
-def test_the_method_changes_images_by_its_options() -> None:
+def test_the_method_changes_images_by_its_options():
     method = create_method("rand_aug", SETUP, {"num_ops": 3, "magnitude": 20})
     images = torch.randint(0, 256, (5, 8, 8, 3), dtype=torch.uint8)
     found = method.augment_images(images, torch.Generator().manual_seed(1))
@@ -77,7 +76,7 @@ def test_the_method_changes_images_by_its_options() -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_grey_and_coloured_images_reach_the_network_with_their_channels(channels: int, tmp_path: Path) -> None:
+def test_grey_and_coloured_images_reach_the_network_with_their_channels(channels, tmp_path):
     images = torch.randint(0, 256, (40, 8, 8, channels), dtype=torch.uint8)
     source = ImageArray(images, (0.5,) * channels, (0.25,) * channels, crop_padding=1, flip=True)
     split = Split(source, torch.arange(40), torch.arange(40) % 2)
@@ -92,14 +91,14 @@ def test_grey_and_coloured_images_reach_the_network_with_their_channels(channels
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (2, 8, 8)], ids=["text", "features", "two channels"])
-def test_inputs_that_are_no_images_are_refused(shape: tuple[int, ...]) -> None:
+def test_inputs_that_are_no_images_are_refused(shape):
     setup = Setup(3, 5, torch.tensor([6, 3, 1]), epochs=10, num_samples=10, input_shape=shape)
     with pytest.raises(ValueError, match=r"rand_aug changes images: .* 1 or 3 channels, got"):
         create_method("rand_aug", setup)
 
 
 @pytest.mark.parametrize("method", ["acgan", "cgan", "infogan", "rand_aug", "wgan"])
-def test_texts_are_refused_before_any_training(method: str, tmp_path: Path) -> None:
+def test_texts_are_refused_before_any_training(method, tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("text,label\n" + "".join(f"word{i},{i % 2}\n" for i in range(40)))
     config = configure(tmp_path / "run", method=method, data=str(table), model=None)
@@ -108,7 +107,7 @@ def test_texts_are_refused_before_any_training(method: str, tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
-def test_a_source_that_cannot_be_transformed_is_refused_before_any_training(tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_transformed_is_refused_before_any_training(tmp_path):
     split = Split(FeatureArray(torch.randn(20, 6)), torch.arange(20), torch.arange(20) % 2)
     task = Task("table", 2, split, None, split, input_kind="features", input_shape=(6,))
     config, folder = configure(tmp_path / "run", method="ce"), tmp_path / "run"

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,19 +32,19 @@ TARGETS = torch.arange(12) % 3
 TASKS = {"labels": "digits_flip_noise", "prior": "digits_coloured", "adjustment": "digits_lt"}
 
 
-def verdicts(shortcut: str = "no", noise: str = "no", tail: str = "no") -> dict[str, Verdict]:
+def verdicts(shortcut="no", noise="no", tail="no"):
     answers = {"shortcut": shortcut, "label_noise": noise, "long_tail": tail}
     chances = {"yes": 0.9, "no": 0.1, "cannot tell": 0.5}
     return {kind: Verdict(answer, 0.9, [], chances[answer]) for kind, answer in answers.items()}
 
 
-def evidence(agreement: float = 1.0) -> HeldOut:
+def evidence(agreement=1.0):
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(12, 3, generator=generator) + 2 * torch.eye(3)[TARGETS]
     return HeldOut(logits, TARGETS, agreement, running=logits.log_softmax(1), read=(0.5, 0.1, 0.9))
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, found: dict[str, Verdict], agreement: float = 1.0) -> Robust:
+def judged(monkeypatch, found, agreement=1.0):
     """With logit adjustment, whose loss a line can say."""
     monkeypatch.setattr(robust, "judge_networks", lambda held_out: found)
     method = Robust(SETUP, loss="la")
@@ -65,9 +64,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, found: dict[str, Verdict], agreement
         (verdicts(noise="cannot tell"), "adjustment", "icda ask"),
     ],
 )
-def test_the_treatment_follows_the_verdicts(
-    found: dict[str, Verdict], treatment: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_treatment_follows_the_verdicts(found, treatment, words, monkeypatch):
     method = judged(monkeypatch, found)
     assert method.treatment == treatment
     assert words in method.findings()
@@ -75,7 +72,7 @@ def test_the_treatment_follows_the_verdicts(
     assert Robust(SETUP).findings() == "", "nothing is known before the networks have answered"
 
 
-def test_each_treatment_has_the_loss_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_treatment_has_the_loss_it_says(monkeypatch):
     generator = torch.Generator().manual_seed(1)
     logits, rows = torch.randn(5, 3, generator=generator), torch.tensor([7, 0, 3, 3, 11])
     network = FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(5, 3))
@@ -96,9 +93,7 @@ def test_each_treatment_has_the_loss_it_says(monkeypatch: pytest.MonkeyPatch) ->
         assert float(loss) == pytest.approx(float(expected), rel=1e-5), method.treatment
 
 
-def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past(monkeypatch):
     def names(found: dict[str, Verdict], agreement: float, area: float) -> list[str]:
         method = judged(monkeypatch, found, agreement)
         method.keep_evidence(evidence(agreement)._replace(read=(area, 0.03, 0.9)))
@@ -112,7 +107,7 @@ def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past
     assert names(verdicts(), 0.98, 0.62) == once
 
 
-def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> None:
+def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples():
     inputs = torch.arange(24.0).view(12, 2)
     network = FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(2, 3))
     order = torch.tensor([3, 11, 0, 5, 7, 1, 2, 4, 6, 8, 10, 9])
@@ -122,14 +117,14 @@ def test_features_of_the_waiting_network_stand_in_the_order_of_the_samples() -> 
     assert torch.equal(untrained_features(context, chosen), inputs[chosen])
 
 
-def test_a_model_from_before_heads_were_asked_elsewhere_is_still_read() -> None:
+def test_a_model_from_before_heads_were_asked_elsewhere_is_still_read():
     state = {**Robust(SETUP).get_extra_state(), "evidence": evidence()._replace(read=(0.57, 0.03))._asdict()}
     method = Robust(SETUP)
     method.set_extra_state(state)
     assert method.found["readability"] == pytest.approx(0.25)
 
 
-def test_so_do_pictures() -> None:
+def test_so_do_pictures():
     images = torch.arange(12.0).view(12, 1, 1, 1).expand(12, 3, 8, 8)
     batches = [Batch(images[part], TARGETS[part], None, part) for part in torch.randperm(12).split(5)]
     network = FeatureClassifier(torch.nn.Flatten(), torch.nn.Linear(192, 3))
@@ -139,12 +134,12 @@ def test_so_do_pictures() -> None:
     assert torch.equal(shrunk, images[wanted])
 
 
-def marked(answers: Tensor, kept: float = 1.0) -> HeldOut:
+def marked(answers, kept=1.0):
     mark = Mark(answers, 3, skill=0.95, known=0.9, errors=0.05, against=40, overlap=0.5, kept=kept, place="top left")
     return evidence()._replace(mark=mark._asdict())
 
 
-def test_a_mark_is_the_shortcut_that_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_is_the_shortcut_that_is_taken_away(monkeypatch):
     answers = (TARGETS + (torch.arange(12) == 4)) % 3
     monkeypatch.setattr(network_verdicts, "FOLLOWED", Limit(-1.0, 0.01))  # whatever the networks of this evidence say
     method = Robust(SETUP, loss="la")
@@ -159,9 +154,7 @@ def test_a_mark_is_the_shortcut_that_is_taken_away(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("noisy", "treatment"), [(False, "adjustment"), (True, "labels")])
-def test_a_part_that_may_be_the_class_is_named_and_left(
-    noisy: bool, treatment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_may_be_the_class_is_named_and_left(noisy, treatment, monkeypatch):
     """Of many classes, told as well by the part as by the whole: a mark among wrong labels, or what makes the class."""
     setup, targets = Setup(9, 5, torch.full((9,), 20), epochs=4, num_samples=180, seed=3), torch.arange(180) % 9
     wrong = torch.arange(180) % 5 == 0
@@ -177,13 +170,13 @@ def test_a_part_that_may_be_the_class_is_named_and_left(
     assert ("Wrong labels" in method.findings()) == noisy
 
 
-def test_a_part_that_errs_with_the_rest_of_the_picture_is_no_mark() -> None:
+def test_a_part_that_errs_with_the_rest_of_the_picture_is_no_mark():
     method = Robust(SETUP, loss="la")
     method.keep_evidence(marked(TARGETS, kept=0.2))
     assert method.verdicts["shortcut"].answer == "no"
 
 
-def test_only_pictures_are_looked_at(whole: Callable[[str], tuple[Path, RunResult]]) -> None:
+def test_only_pictures_are_looked_at(whole):
     folder, _ = whole("adjustment")
     kept = torch.load(folder / "model.pt", weights_only=True)["method"]["_extra_state"]["evidence"]
     assert kept["mark"]["skill"] > 0
@@ -194,13 +187,13 @@ def test_only_pictures_are_looked_at(whole: Callable[[str], tuple[Path, RunResul
     assert shrunken_pictures(context, torch.ones(12, dtype=torch.bool)) is None
 
 
-def configure(folder: Path, treatment: str, **settings: Any) -> TrainConfig:
+def configure(folder, treatment, **settings):
     common = {"task": TASKS[treatment], "epochs": 12, "attributes": "unknown", "selection": "last"}
     return TrainConfig(**{"method": "robust", "out": str(folder), **common, **settings})
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, RunResult]]:
+def whole(tmp_path_factory):
     """Folder and result of an undisturbed run on the task of each treatment."""
     made: dict[str, tuple[Path, RunResult]] = {}
 
@@ -213,9 +206,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
     return run
 
 
-def test_three_tasks_are_called_what_they_are_and_each_is_learned_better_than_by_cross_entropy(
-    whole: Callable[[str], tuple[Path, RunResult]], tmp_path: Path
-) -> None:
+def test_three_tasks_are_called_what_they_are_and_each_is_learned_better_than_by_cross_entropy(whole, tmp_path):
     words = {"labels": "Wrong labels", "prior": "A shortcut", "adjustment": "A long tail"}
     metrics = {"labels": "accuracy", "prior": "worst_group_accuracy", "adjustment": "accuracy"}
     for treatment, word in words.items():
@@ -230,21 +221,14 @@ def test_three_tasks_are_called_what_they_are_and_each_is_learned_better_than_by
     assert whole("labels")[1]["history"][-1]["wrong_labels"] == pytest.approx(0.4, abs=0.06), "nobody said the rate"
 
 
-def test_where_nothing_calls_for_more_the_run_is_icdas(
-    whole: Callable[[str], tuple[Path, RunResult]], tmp_path: Path
-) -> None:
+def test_where_nothing_calls_for_more_the_run_is_icdas(whole, tmp_path):
     plain = train(configure(tmp_path, "adjustment", method="icda"))
     mine, other = whole("adjustment")[1]["history"][-1], plain["history"][-1]
     assert mine["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3), "the same weights saw the same batches"
 
 
 @pytest.mark.parametrize("treatment", ["labels", "prior"])
-def test_a_training_killed_in_every_phase_ends_bit_identical(
-    treatment: str,
-    whole: Callable[[str], tuple[Path, RunResult]],
-    tmp_path: Path,
-    train_for: Callable[..., None],
-) -> None:
+def test_a_training_killed_in_every_phase_ends_bit_identical(treatment, whole, tmp_path, train_for):
     config = configure(tmp_path, treatment, checkpoint_every=3)
     length = -(-len(create_task(TASKS[treatment]).train) // config.batch_size)
     # In the first epoch, at the end of the first stage of four epochs, right after it, and in the second.
@@ -263,9 +247,7 @@ def test_a_training_killed_in_every_phase_ends_bit_identical(
     assert torch.equal(first["running"], second["running"])
 
 
-def test_so_does_one_killed_among_the_networks_that_are_trained_again(
-    tmp_path: Path, train_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_does_one_killed_among_the_networks_that_are_trained_again(tmp_path, train_for, monkeypatch):
     monkeypatch.setattr(robust, "REPEATED", 2.0)
     monkeypatch.setattr(robust, "EASILY_READ", 2.0)
     config = configure(tmp_path / "killed", "prior", epochs=6, checkpoint_every=3)
@@ -282,7 +264,7 @@ def test_so_does_one_killed_among_the_networks_that_are_trained_again(
         assert all(torch.equal(value, other[key]) for key, value in one.items())
 
 
-def train_on_rank(rank: int) -> None:
+def train_on_rank(rank):
     os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
     os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
@@ -292,13 +274,11 @@ def train_on_rank(rank: int) -> None:
     train(ranked(Path(os.environ["RANKED_FOLDER"]) / "soft", "prior"))
 
 
-def ranked(folder: Path, treatment: str) -> TrainConfig:
+def ranked(folder, treatment):
     return configure(folder, treatment, model="mlp", epochs=6, learning_rate=0.05, options={"cross_fit_epochs": 1.0})
 
 
-def test_two_ranks_find_and_do_what_one_process_does(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ranks_find_and_do_what_one_process_does(run_on_ranks, tmp_path, monkeypatch):
     monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
     run_on_ranks(train_on_rank)
     for treatment in ("labels", "prior", "soft"):
@@ -317,9 +297,7 @@ def test_two_ranks_find_and_do_what_one_process_does(
             torch.testing.assert_close(states[1]["networks"][0][name], value, rtol=0, atol=1e-3, msg=name)
 
 
-def test_a_finished_run_lends_its_networks_and_another_methods_are_refused(
-    whole: Callable[[str], tuple[Path, RunResult]], tmp_path: Path
-) -> None:
+def test_a_finished_run_lends_its_networks_and_another_methods_are_refused(whole, tmp_path):
     folder, first = whole("labels")
     again = train(configure(tmp_path / "again", "labels", options={"reuse": str(folder)}))
     assert again.found == first.found
@@ -332,9 +310,7 @@ def test_a_finished_run_lends_its_networks_and_another_methods_are_refused(
         train(configure(tmp_path / "no", "prior", options={"reuse": str(tmp_path / "prior")}, **settings))
 
 
-def test_the_command_says_the_cost_before_and_the_findings_after(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_says_the_cost_before_and_the_findings_after(capsys, tmp_path):
     command.main(
         ["--method", "robust", "--task", "digits_lt", "--model", "mlp", "--epochs", "3", "--out", str(tmp_path)]
     )
@@ -346,14 +322,14 @@ def test_the_command_says_the_cost_before_and_the_findings_after(
     assert Robust.cost_note(30, {"reuse": "runs/x"}).endswith("the cost is that of plain training.")
 
 
-def test_where_nothing_is_found_it_is_icda_or_on_request_logit_adjustment() -> None:
+def test_where_nothing_is_found_it_is_icda_or_on_request_logit_adjustment():
     assert Robust(SETUP, lambda0=0.25).criterion.lambda0 == 0.25
     assert type(Robust(SETUP, loss="la").criterion) is LogitAdjustmentLoss
     with pytest.raises(ValueError, match="loss='la' leaves out"):
         Robust(SETUP, loss="la", lambda0=0.25)
 
 
-def test_rare_classes_keep_their_labels_beside_wrong_ones() -> None:
+def test_rare_classes_keep_their_labels_beside_wrong_ones():
     generator = torch.Generator().manual_seed(0)
     targets = torch.cat([torch.zeros(300), torch.ones(300), torch.full((6,), 2.0)]).long()
     truth = torch.where(targets == 2, 2, torch.where(torch.rand(606, generator=generator) < 0.3, 1 - targets, targets))

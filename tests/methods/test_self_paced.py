@@ -14,14 +14,14 @@ from icda.data.task import Batch
 from icda.methods import Setup
 from icda.methods.mentornet import Mentor, MentorNet, spoil
 from icda.methods.self_paced import SelfPaced, leave_out
-from icda.models import FeatureClassifier, create_model
+from icda.models import create_model
 from support import make_batch, make_context
 
 SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=20, num_samples=20, seed=3)
 BATCH = make_batch(1, size=10)
 
 
-def naive_percentile(losses: list[float], share: float) -> float:
+def naive_percentile(losses, share):
     ordered, place = sorted(losses), share * (len(losses) - 1)
     low = int(place)
     high = min(low + 1, len(losses) - 1)
@@ -29,7 +29,7 @@ def naive_percentile(losses: list[float], share: float) -> float:
 
 
 @pytest.mark.parametrize("percentile", [0.25, 0.6, 0.75, 1.0])
-def test_the_threshold_is_a_moving_average_of_the_percentile(percentile: float) -> None:
+def test_the_threshold_is_a_moving_average_of_the_percentile(percentile):
     method, wanted = SelfPaced(SETUP, percentile=percentile, moving_average=0.8), None
     for _ in range(4):
         losses = torch.rand(13, dtype=torch.float64)
@@ -40,7 +40,7 @@ def test_the_threshold_is_a_moving_average_of_the_percentile(percentile: float) 
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_step_counts_the_samples_below_the_threshold(dropout: float, model: FeatureClassifier) -> None:
+def test_a_step_counts_the_samples_below_the_threshold(dropout, model):
     method, applied = SelfPaced(SETUP, percentile=0.6, dropout=dropout), list[Tensor]()
     losses = F.cross_entropy(model(BATCH.inputs).logits, BATCH.targets, reduction="none").tolist()
     threshold = naive_percentile(losses, 0.6)
@@ -58,7 +58,7 @@ def test_a_step_counts_the_samples_below_the_threshold(dropout: float, model: Fe
         torch.testing.assert_close(found, expected)
 
 
-def test_in_the_burn_in_every_sample_counts_but_those_left_out(model: FeatureClassifier) -> None:
+def test_in_the_burn_in_every_sample_counts_but_those_left_out(model):
     result = SelfPaced(SETUP, percentile=0.1).step(BATCH, make_context(model, progress=0.16))
     assert result.extra["weight_mean"] == pytest.approx(0.5)
     whole = SelfPaced(SETUP, percentile=0.1, burn_in_dropout=0.0, burn_in=1.0)
@@ -67,7 +67,7 @@ def test_in_the_burn_in_every_sample_counts_but_those_left_out(model: FeatureCla
 
 
 @pytest.mark.parametrize(("rate", "kept"), [(0.0, 10), (0.05, 9), (0.5, 5), (0.9, 1), (0.99, 1)])
-def test_so_many_weights_stay(rate: float, kept: int) -> None:
+def test_so_many_weights_stay(rate, kept):
     weights = torch.linspace(0.1, 1, 10)
     left = leave_out(weights, rate, torch.Generator().manual_seed(0))
     assert int((left > 0).sum()) == kept
@@ -78,11 +78,11 @@ METADATA = make_batch(99, size=16)
 context_of = partial(make_context, next_metadata=lambda: METADATA, progress=0.5, iteration=7)
 
 
-def sigmoid(value: float) -> float:
+def sigmoid(value):
     return 1 / (1 + math.exp(-value))
 
 
-def naive_mentor(mentor: Mentor, loss: float, difference: float, epoch: int) -> float:
+def naive_mentor(mentor, loss, difference, epoch):
     """Gates of an LSTM of one unit at its first step: the cell is sigmoid(input gate) tanh(candidate)."""
     state = {name: value.tolist() for name, value in mentor.state_dict().items()}
     features = [*state["label.weight"][0], *state["epoch.weight"][epoch]]
@@ -98,7 +98,7 @@ def naive_mentor(mentor: Mentor, loss: float, difference: float, epoch: int) -> 
 
 
 @pytest.mark.parametrize("epoch", [0, 17, 99])
-def test_the_mentor_is_a_cell_of_one_unit_each_way_embeddings_and_twenty_units(epoch: int) -> None:
+def test_the_mentor_is_a_cell_of_one_unit_each_way_embeddings_and_twenty_units(epoch):
     mentor = Mentor().double()
     losses, differences = torch.rand(6, dtype=torch.float64) * 5, torch.randn(6, dtype=torch.float64)
     pairs = zip(losses.tolist(), differences.tolist(), strict=True)
@@ -107,7 +107,7 @@ def test_the_mentor_is_a_cell_of_one_unit_each_way_embeddings_and_twenty_units(e
     assert mentor.hidden.out_features == 20
 
 
-def test_the_embedding_of_the_epoch_is_not_learned() -> None:
+def test_the_embedding_of_the_epoch_is_not_learned():
     mentor = Mentor()
     mentor(torch.rand(3), torch.rand(3), 5).sum().backward()
     assert mentor.epoch.weight.grad is None
@@ -115,7 +115,7 @@ def test_the_embedding_of_the_epoch_is_not_learned() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_wrong_labels_come_in_their_share_and_from_the_students_answers(rate: float) -> None:
+def test_wrong_labels_come_in_their_share_and_from_the_students_answers(rate):
     count = 20_000
     logits = torch.log(torch.tensor([0.6, 0.3, 0.1])).expand(count, -1)
     given, right = spoil(logits, torch.zeros(count, dtype=torch.long), rate, torch.Generator().manual_seed(0))
@@ -124,7 +124,7 @@ def test_wrong_labels_come_in_their_share_and_from_the_students_answers(rate: fl
     assert float((given[~right] == 1).float().mean()) == pytest.approx(0.75, abs=0.03)
 
 
-def test_one_lesson_is_an_adam_step_on_which_labels_were_left_alone(model: FeatureClassifier) -> None:
+def test_one_lesson_is_an_adam_step_on_which_labels_were_left_alone(model):
     method = MentorNet(SETUP, noise_rate=0.4, mentor_rate=0.05).double()
     method.threshold.fill_(0.7)
     twin, context = copy.deepcopy(method.mentor), context_of(model)
@@ -144,7 +144,7 @@ def test_one_lesson_is_an_adam_step_on_which_labels_were_left_alone(model: Featu
         torch.testing.assert_close(mine, other)
 
 
-def test_a_lesson_leaves_the_student_as_it_was() -> None:
+def test_a_lesson_leaves_the_student_as_it_was():
     model = create_model("small_cnn", 4, (1, 8, 8))
     inputs = torch.randn(16, 1, 8, 8)
     metadata = Batch(inputs, torch.arange(16) % 4, None, torch.arange(16))
@@ -157,7 +157,7 @@ def test_a_lesson_leaves_the_student_as_it_was() -> None:
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_step_descends_the_loss_weighted_by_the_mentor(model: FeatureClassifier) -> None:
+def test_a_step_descends_the_loss_weighted_by_the_mentor(model):
     method, applied, data = MentorNet(SETUP, dropout=0.0).double(), list[Tensor](), make_batch(1, size=10)
     context = context_of(model, apply=applied.append)
     each = F.cross_entropy(model(data.inputs).logits, data.targets, reduction="none")
@@ -174,7 +174,7 @@ def test_a_step_descends_the_loss_weighted_by_the_mentor(model: FeatureClassifie
     assert "mentor_loss" in method.step(data, context).extra
 
 
-def test_lessons_teach_it_to_trust_small_losses(model: FeatureClassifier) -> None:
+def test_lessons_teach_it_to_trust_small_losses(model):
     """A student that knows the metadata: right labels have small losses, wrong ones large."""
     method, context = MentorNet(SETUP, noise_rate=0.4, mentor_rate=0.05).double(), context_of(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)

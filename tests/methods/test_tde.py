@@ -1,11 +1,9 @@
 import math
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -16,7 +14,7 @@ from icda.models.base import FeatureClassifier
 TAU, GAMMA = 16.0, 1 / 32
 
 
-def make(num_classes: int = 3, **options: Any) -> tuple[DeConfoundTDE, FeatureClassifier]:
+def make(num_classes=3, **options):
     counts = torch.arange(1, num_classes + 1)
     setup = Setup(num_classes, feature_dim=6, class_counts=counts, epochs=2, num_samples=int(counts.sum()))
     method = DeConfoundTDE(setup, **options).double()
@@ -24,7 +22,7 @@ def make(num_classes: int = 3, **options: Any) -> tuple[DeConfoundTDE, FeatureCl
     return method, method.prepare_network(model)
 
 
-def oracle(features: Tensor, weight: Tensor, mean: Tensor, heads: int, alpha: float) -> list[list[float]]:
+def oracle(features, weight, mean, heads, alpha):
     """(tau/K) sum_k (x_k/|x_k| - alpha cos(x_k, m_k) m_k/|m_k|) . w_k/(|w_k| + gamma)."""
     size = features.shape[1] // heads
     rows = []
@@ -47,7 +45,7 @@ def oracle(features: Tensor, weight: Tensor, mean: Tensor, heads: int, alpha: fl
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("heads", [1, 2, 3])
 @pytest.mark.parametrize("num_classes", [2, 3, 100])
-def test_predictions_equal_naive_loops(alpha: float, heads: int, num_classes: int) -> None:
+def test_predictions_equal_naive_loops(alpha, heads, num_classes):
     method, model = make(num_classes, num_heads=heads, alpha=alpha)
     features = torch.randn(5, 6, dtype=torch.float64)
     method.observe(torch.randn(8, 6, dtype=torch.float64) + 1)
@@ -56,7 +54,7 @@ def test_predictions_equal_naive_loops(alpha: float, heads: int, num_classes: in
         assert found == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
-def test_training_logits_are_those_without_the_mean_and_alpha_zero_predicts_them() -> None:
+def test_training_logits_are_those_without_the_mean_and_alpha_zero_predicts_them():
     method, model = make(alpha=0.0)
     features = torch.randn(5, 6, dtype=torch.float64)
     method.observe(features + 1)
@@ -66,20 +64,20 @@ def test_training_logits_are_those_without_the_mean_and_alpha_zero_predicts_them
     torch.testing.assert_close(method.predict([model], features), logits, rtol=0, atol=1e-12)
 
 
-def test_before_any_training_nothing_is_taken_off() -> None:
+def test_before_any_training_nothing_is_taken_off():
     method, model = make(alpha=2.0)
     features = torch.randn(5, 6, dtype=torch.float64)
     torch.testing.assert_close(method.predict([model], features), model(features).logits)
 
 
-def test_a_feature_along_the_mean_says_nothing_with_alpha_one() -> None:
+def test_a_feature_along_the_mean_says_nothing_with_alpha_one():
     method, model = make(num_heads=1)
     method.observe(torch.ones(4, 6, dtype=torch.float64))
     found = method.predict([model], torch.full((1, 6), 3.0, dtype=torch.float64))
     torch.testing.assert_close(found, torch.zeros(1, 3, dtype=torch.float64), rtol=0, atol=1e-12)
 
 
-def test_the_mean_has_the_direction_of_the_published_running_sum() -> None:
+def test_the_mean_has_the_direction_of_the_published_running_sum():
     method, _ = make(momentum=0.9)
     published = torch.zeros(6, dtype=torch.float64)
     for _ in range(5):
@@ -89,7 +87,7 @@ def test_the_mean_has_the_direction_of_the_published_running_sum() -> None:
     torch.testing.assert_close(F.normalize(method.mean_feature, dim=0), F.normalize(published, dim=0))
 
 
-def test_the_loss_is_cross_entropy_and_moves_the_mean_without_a_graph() -> None:
+def test_the_loss_is_cross_entropy_and_moves_the_mean_without_a_graph():
     method, model = make()
     inputs, targets = torch.randn(6, 6, dtype=torch.float64).requires_grad_(), torch.arange(6) % 3
     output, context = model(inputs), SimpleNamespace(head=model.head, progress=0.5)
@@ -99,7 +97,7 @@ def test_the_loss_is_cross_entropy_and_moves_the_mean_without_a_graph() -> None:
     assert not method.mean_feature.requires_grad
 
 
-def test_gradients_of_the_head_are_right_and_finite_at_zero() -> None:
+def test_gradients_of_the_head_are_right_and_finite_at_zero():
     _, model = make()
     features = torch.randn(4, 6, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(model.head, (features,))
@@ -112,7 +110,7 @@ def test_gradients_of_the_head_are_right_and_finite_at_zero() -> None:
     assert torch.isfinite(model.head.weight.grad).all()
 
 
-def test_the_head_keeps_the_weights_of_the_network_and_draws_nothing() -> None:
+def test_the_head_keeps_the_weights_of_the_network_and_draws_nothing():
     head = nn.Linear(6, 3)
     before = torch.get_rng_state()
     made = MultiHeadNormalisedLinear.of(head, 2, TAU, GAMMA)
@@ -122,14 +120,14 @@ def test_the_head_keeps_the_weights_of_the_network_and_draws_nothing() -> None:
     assert "num_heads=2, tau=16" in repr(made)
 
 
-def observe_on_rank(rank: int) -> Tensor:
+def observe_on_rank(rank):
     method, _ = make()
     features = torch.arange(30.0).view(5, 6)
     method.observe(features[:3] if rank == 0 else features[3:])
     return method.mean_feature
 
 
-def test_two_ranks_keep_the_mean_of_one_process(run_on_ranks: Callable[..., list[Any]]) -> None:
+def test_two_ranks_keep_the_mean_of_one_process(run_on_ranks):
     method, _ = make()
     method.observe(torch.arange(30.0).view(5, 6))
     for found in run_on_ranks(observe_on_rank):

@@ -1,11 +1,9 @@
 """Twin labels: which epoch is kept, what the second network learns from, and runs on noisy, clean and long-tailed data."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.cross_fit import HeldOut
 from icda.cross_fit.refined_labels import refine_labels
@@ -20,18 +18,18 @@ SETUP = Setup(3, 5, torch.tensor([4, 4, 4]), epochs=4, num_samples=12, seed=3)
 TARGETS = torch.arange(12) % 3
 
 
-def answers(right: int, sure: float = 4.0) -> Tensor:
+def answers(right, sure=4.0):
     """Probabilities (12, 3): the label for the first `right` samples, the next class for the others."""
     said = torch.where(torch.arange(12) < right, TARGETS, (TARGETS + 1) % 3)
     return (sure * torch.nn.functional.one_hot(said, 3)).float().softmax(1)
 
 
-def end_epoch(method: TwinLabels, said: Tensor, epoch: int) -> None:
+def end_epoch(method, said, epoch):
     method.latest, method.given = said.clone(), TARGETS.clone()
     method.on_epoch_end(make_context(epoch=epoch))
 
 
-def test_the_epoch_whose_running_mean_agrees_most_with_the_given_labels_is_kept() -> None:
+def test_the_epoch_whose_running_mean_agrees_most_with_the_given_labels_is_kept():
     method, running, kept = TwinLabels(SETUP), torch.zeros(12, 3), []
     shares = [6, 11, 9, 2, 3]
     for epoch, right in enumerate(shares):
@@ -45,7 +43,7 @@ def test_the_epoch_whose_running_mean_agrees_most_with_the_given_labels_is_kept(
     torch.testing.assert_close(method.kept, kept[best][1])
 
 
-def test_the_second_network_learns_from_refined_labels_with_adjusted_logits() -> None:
+def test_the_second_network_learns_from_refined_labels_with_adjusted_logits():
     generator = torch.Generator().manual_seed(0)
     held_out = HeldOut(torch.randn(12, 3, generator=generator) + 2 * torch.eye(3)[TARGETS], TARGETS, 0.9)
     refined = refine_labels(held_out.logits, TARGETS).probabilities
@@ -61,12 +59,12 @@ def test_the_second_network_learns_from_refined_labels_with_adjusted_logits() ->
         assert float(found) == pytest.approx(wanted, rel=1e-5)
 
 
-def run(folder: Path, task: str, method: str, **settings: Any) -> Any:
+def run(folder, task, method, **settings):
     common = {"model": "mlp", "epochs": 12, "batch_size": 64, "learning_rate": 0.05}
     return train(TrainConfig(**{**common, "task": task, "method": method, "out": str(folder / method), **settings}))
 
 
-def test_a_task_with_wrong_labels_is_learned_far_better_than_by_cross_entropy(tmp_path: Path) -> None:
+def test_a_task_with_wrong_labels_is_learned_far_better_than_by_cross_entropy(tmp_path):
     plain, twins = (run(tmp_path, "digits_flip_noise", method) for method in ("cross_entropy", "twin_labels"))
     assert twins["metrics"]["accuracy"] > plain["metrics"]["accuracy"] + 0.1
     last = twins["history"][-1]
@@ -75,14 +73,14 @@ def test_a_task_with_wrong_labels_is_learned_far_better_than_by_cross_entropy(tm
     assert len({line["held_out_agreement"] for line in twins["history"][:6]}) > 1
 
 
-def test_right_labels_stay_and_so_do_those_of_rare_classes(tmp_path: Path) -> None:
+def test_right_labels_stay_and_so_do_those_of_rare_classes(tmp_path):
     for task in ("digits", "digits_lt"):
         last = run(tmp_path / task, task, "twin_labels", epochs=8)["history"][-1]
         assert last["wrong_labels"] < 0.05
         assert last["relabelled"] < 0.03
 
 
-def test_it_answers_no_shortcut_and_frees_what_it_noted(tmp_path: Path) -> None:
+def test_it_answers_no_shortcut_and_frees_what_it_noted(tmp_path):
     method = TwinLabels(SETUP)
     assert method.shortcut_answers([], torch.zeros(1)) is None
     assert not method.answers_later
@@ -92,7 +90,7 @@ def test_it_answers_no_shortcut_and_frees_what_it_noted(tmp_path: Path) -> None:
     assert state["answers"]["logits"].shape == (sum(result["class_counts"]), 10)
 
 
-def test_its_answers_are_not_taken_for_those_of_the_networks_at_the_end(tmp_path: Path) -> None:
+def test_its_answers_are_not_taken_for_those_of_the_networks_at_the_end(tmp_path):
     run(tmp_path, "digits_lt", "twin_labels", epochs=2)
     with pytest.raises(InputError, match="trained no cross-fitted networks"):
         run(tmp_path, "digits_lt", "xrm", epochs=2, options={"reuse": str(tmp_path / "twin_labels")})

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -17,7 +16,7 @@ SETUP = domain_setup(3)
 GROUPS = [0, 1, 2, 3, 0, 1, 0, 5, 2, 3, 0]
 
 
-def naive_losses(logits: Tensor, targets: Tensor, groups: list[int]) -> list[float]:
+def naive_losses(logits, targets, groups):
     """The cross entropy of each domain that the batch has samples of."""
     by_domain: dict[int, list[float]] = {}
     for row, group in enumerate(groups):
@@ -33,9 +32,7 @@ def naive_losses(logits: Tensor, targets: Tensor, groups: list[int]) -> list[flo
     ids=["three domains", "two of three", "single samples", "one domain", "one sample"],
 )
 @pytest.mark.parametrize(("iteration", "weight"), [(499, 1.0), (500, 10.0)])
-def test_it_is_mean_plus_weighted_variance_of_the_domains_losses(
-    iteration: int, weight: float, groups: list[int]
-) -> None:
+def test_it_is_mean_plus_weighted_variance_of_the_domains_losses(iteration, weight, groups):
     output, batch = make_grouped(groups, seed=5, scale=2.0)
     losses = naive_losses(output.logits.detach(), batch.targets, groups)
     mean = sum(losses) / len(losses)
@@ -46,7 +43,7 @@ def test_it_is_mean_plus_weighted_variance_of_the_domains_losses(
     assert torch.isfinite(gradient).all()
 
 
-def test_the_gradient_weighs_each_domain_by_how_far_its_loss_lies_from_the_mean() -> None:
+def test_the_gradient_weighs_each_domain_by_how_far_its_loss_lies_from_the_mean():
     """dL/dL_e = 1/E + penalty 2 (L_e - mean) / E: above the mean per domain counts for more, far below it is unlearned."""
     output, batch = make_grouped(GROUPS, seed=5, scale=2.0)
     (found,) = torch.autograd.grad(VREx(SETUP).loss(output, batch, make_context(iteration=500)), output.logits)
@@ -63,7 +60,7 @@ def test_the_gradient_weighs_each_domain_by_how_far_its_loss_lies_from_the_mean(
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-13)
 
 
-def test_equal_losses_are_not_punished() -> None:
+def test_equal_losses_are_not_punished():
     output, batch = make_grouped([0, 1, 2], seed=5, scale=2.0)
     logits = output.logits.detach()[:1].expand(3, -1)
     same = Batch(batch.inputs, torch.zeros(3, dtype=torch.long), batch.groups, batch.index)
@@ -71,7 +68,7 @@ def test_equal_losses_are_not_punished() -> None:
     torch.testing.assert_close(found, F.cross_entropy(logits, same.targets), rtol=1e-14, atol=0)
 
 
-def test_a_step_logs_the_variance_without_its_weight() -> None:
+def test_a_step_logs_the_variance_without_its_weight():
     model = create_model("mlp", 3, (4,), hidden=4).double()
     _, batch = make_grouped(GROUPS, seed=5, scale=2.0)
     losses = naive_losses(model(batch.inputs).logits.detach(), batch.targets, GROUPS)

@@ -24,7 +24,7 @@ from icda.metrics.figures import (
 )
 
 
-def labels(seed: int, num_classes: int, samples: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
+def labels(seed, num_classes, samples=60):
     generator = torch.Generator().manual_seed(seed)
     predictions, targets = torch.randint(num_classes, (2, samples), generator=generator)
     return predictions, targets
@@ -32,7 +32,7 @@ def labels(seed: int, num_classes: int, samples: int = 60) -> tuple[torch.Tensor
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("num_classes", [2, 7, 80])
-def test_confusion_and_precision_agree_with_scikit_learn_and_torchmetrics(seed: int, num_classes: int) -> None:
+def test_confusion_and_precision_agree_with_scikit_learn_and_torchmetrics(seed, num_classes):
     predictions, targets = labels(seed, num_classes)
     confusion = confusion_matrix(predictions, targets, num_classes)
     assert confusion == sklearn.metrics.confusion_matrix(targets, predictions, labels=range(num_classes)).tolist()
@@ -43,13 +43,13 @@ def test_confusion_and_precision_agree_with_scikit_learn_and_torchmetrics(seed: 
     assert found == float(multiclass_precision(predictions, targets, num_classes, average="macro"))
 
 
-def test_a_label_outside_the_classes_is_an_error() -> None:
+def test_a_label_outside_the_classes_is_an_error():
     for targets in ([0, 2], [0, -1]):
         with pytest.raises(RuntimeError):
             confusion_matrix(torch.tensor([0, 1]), torch.tensor(targets), num_classes=2)
 
 
-def test_per_class_accuracy_is_recall_and_none_for_absent_classes() -> None:
+def test_per_class_accuracy_is_recall_and_none_for_absent_classes():
     predictions, targets = labels(0, num_classes=50)
     found = per_class_accuracy(confusion_matrix(predictions, targets, 50))
     recall = sklearn.metrics.recall_score(targets, predictions, labels=range(50), average=None, zero_division=np.nan)
@@ -57,19 +57,19 @@ def test_per_class_accuracy_is_recall_and_none_for_absent_classes() -> None:
     np.testing.assert_allclose([np.nan if value is None else value for value in found], recall)
 
 
-def test_a_count_on_a_threshold_is_medium() -> None:
+def test_a_count_on_a_threshold_is_medium():
     bands = band_accuracy([0.1, 0.2, 0.3, 0.4], [101, 100, 20, 19])
     assert bands == {"many_accuracy": 0.1, "medium_accuracy": 0.25, "few_accuracy": 0.4}
 
 
-def test_what_has_no_known_value_is_none() -> None:
+def test_what_has_no_known_value_is_none():
     empty = {"many_accuracy": 0.5, "medium_accuracy": None, "few_accuracy": None}
     assert band_accuracy([0.5, 0.5], torch.tensor([500, 500])) == empty
     assert band_accuracy([None, 0.5], [5, 500]) == empty  # its classes are absent
     assert mean_known([None]) is worst_known([]) is None
 
 
-def test_each_group_has_the_accuracy_of_its_samples() -> None:
+def test_each_group_has_the_accuracy_of_its_samples():
     rng = np.random.default_rng(0)
     predictions, targets = rng.integers(0, 3, (2, 80))
     groups = rng.integers(0, 6, 80)
@@ -84,7 +84,7 @@ def test_each_group_has_the_accuracy_of_its_samples() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.bool, torch.uint8, torch.int64])
-def test_each_overlapping_group_has_the_accuracy_of_all_its_samples(kind: torch.dtype) -> None:
+def test_each_overlapping_group_has_the_accuracy_of_all_its_samples(kind):
     rng = np.random.default_rng(0)
     correct, memberships = rng.random(700) < 0.6, rng.random((700, 5)) < [0.9, 0.5, 0.1, 0.01, 0.0]
     found = per_membership_accuracy(torch.tensor(correct), torch.tensor(memberships).to(kind))
@@ -94,7 +94,7 @@ def test_each_overlapping_group_has_the_accuracy_of_all_its_samples(kind: torch.
     assert found[4] is None
 
 
-def test_waterbirds_average_is_weighted_by_training_shares_and_absent_groups_leave_theirs_to_the_others() -> None:
+def test_waterbirds_average_is_weighted_by_training_shares_and_absent_groups_leave_theirs_to_the_others():
     counts, accuracies = [3498, 184, 56, 1057], [0.99, 0.8, 0.6, 0.9]
     expected = np.average(accuracies, weights=counts)
     assert train_weighted_accuracy(accuracies, torch.tensor(counts)) == pytest.approx(expected)
@@ -103,7 +103,7 @@ def test_waterbirds_average_is_weighted_by_training_shares_and_absent_groups_lea
     assert train_weighted_accuracy([0.5, None], [0, 10]) is None
 
 
-def naive_calibration_error(logits: torch.Tensor, targets: torch.Tensor, num_bins: int = 15) -> float:
+def naive_calibration_error(logits, targets, num_bins=15):
     probabilities = scipy.special.softmax(logits.double().numpy(), axis=1)
     confidence, predicted = probabilities.max(axis=1), logits.numpy().argmax(axis=1)
     error = 0.0
@@ -117,7 +117,7 @@ def naive_calibration_error(logits: torch.Tensor, targets: torch.Tensor, num_bin
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 5.0, 300.0])
 @pytest.mark.parametrize(("seed", "num_bins"), [(0, 15), (1, 10), (2, 1)])
-def test_calibration_error_is_that_of_a_naive_count_and_of_torchmetrics(seed: int, num_bins: int, scale: float) -> None:
+def test_calibration_error_is_that_of_a_naive_count_and_of_torchmetrics(seed, num_bins, scale):
     generator = torch.Generator().manual_seed(seed)
     logits, targets = scale * torch.randn(300, 5, generator=generator), torch.randint(5, (300,), generator=generator)
     found = calibration_error(logits, targets, num_bins)
@@ -130,7 +130,7 @@ def test_calibration_error_is_that_of_a_naive_count_and_of_torchmetrics(seed: in
     assert scale > 5 or negative_log_likelihood(logits, targets) == pytest.approx(log_loss, rel=1e-5)
 
 
-def test_confidence_of_one_shares_the_last_bin_and_logits_between_zero_and_one_are_still_logits() -> None:
+def test_confidence_of_one_shares_the_last_bin_and_logits_between_zero_and_one_are_still_logits():
     logits = torch.tensor([[0.0, 100.0], [0.0, 5.0]])
     wrong, right = torch.tensor([0, 1]), torch.tensor([1, 1])
     sure = torch.softmax(torch.tensor([0.0, 5.0], dtype=torch.float64), 0)[1].item()

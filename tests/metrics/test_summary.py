@@ -1,6 +1,5 @@
 import json
 import warnings
-from typing import Any
 
 import pytest
 import sklearn.metrics
@@ -26,7 +25,7 @@ KEYS = {
 }
 
 
-def problem(seed: int = 0, samples: int = 120, num_classes: int = 6) -> dict[str, Any]:
+def problem(seed=0, samples=120, num_classes=6):
     generator = torch.Generator().manual_seed(seed)
     return {
         "logits": torch.randn(samples, num_classes, generator=generator),
@@ -37,7 +36,7 @@ def problem(seed: int = 0, samples: int = 120, num_classes: int = 6) -> dict[str
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("num_classes", [2, 6, 100])
-def test_accuracies_agree_with_scikit_learn(seed: int, num_classes: int) -> None:
+def test_accuracies_agree_with_scikit_learn(seed, num_classes):
     given = problem(seed, num_classes=num_classes)
     found = evaluate_predictions(**given)
     predictions, targets = given["logits"].argmax(1), given["targets"]
@@ -51,7 +50,7 @@ def test_accuracies_agree_with_scikit_learn(seed: int, num_classes: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_group_figures_come_from_the_accuracy_of_each_group(seed: int) -> None:
+def test_group_figures_come_from_the_accuracy_of_each_group(seed):
     given = problem(seed)
     counts, names = [40, 30, 20, 10, 5], ["a", "b", "c", "d", "nobody"]
     found = evaluate_predictions(**given, num_groups=5, train_group_counts=counts, group_names=names)
@@ -65,7 +64,7 @@ def test_group_figures_come_from_the_accuracy_of_each_group(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_overlapping_groups_take_the_place_of_disjoint_ones_in_all_but_the_train_weighted_accuracy(seed: int) -> None:
+def test_overlapping_groups_take_the_place_of_disjoint_ones_in_all_but_the_train_weighted_accuracy(seed):
     given = problem(seed)
     generator = torch.Generator().manual_seed(seed)
     memberships = torch.rand(120, 6, generator=generator) < torch.tensor([0.9, 0.5, 0.3, 0.2, 0.1, 0.0])
@@ -86,7 +85,7 @@ def test_overlapping_groups_take_the_place_of_disjoint_ones_in_all_but_the_train
     assert {name: found[name] for name in KEYS - overlapping} == {name: plain[name] for name in KEYS - overlapping}
 
 
-def test_overlapping_groups_alone_have_no_train_weighted_accuracy_and_may_be_empty() -> None:
+def test_overlapping_groups_alone_have_no_train_weighted_accuracy_and_may_be_empty():
     given = problem()
     given.pop("groups")
     memberships = torch.ones(120, 3).bool()
@@ -99,7 +98,7 @@ def test_overlapping_groups_alone_have_no_train_weighted_accuracy_and_may_be_emp
     assert nobody["worst_group_accuracy"] is nobody["average_group_accuracy"] is None
 
 
-def test_the_same_keys_come_without_options_and_worst_group_is_never_the_worst_class() -> None:
+def test_the_same_keys_come_without_options_and_worst_group_is_never_the_worst_class():
     given = problem()
     full = evaluate_predictions(**given, train_class_counts=[1] * 6, train_group_counts=torch.ones(4).long())
     assert json.loads(json.dumps(full, allow_nan=False)) == full
@@ -110,7 +109,7 @@ def test_the_same_keys_come_without_options_and_worst_group_is_never_the_worst_c
     assert bare["worst_class_accuracy"] is not None
 
 
-def test_groups_are_counted_from_names_then_counts_then_labels() -> None:
+def test_groups_are_counted_from_names_then_counts_then_labels():
     given = problem()
     assert len(evaluate_predictions(**given, group_names=list("abcdef"))["per_group_accuracy"]) == 6
     assert len(evaluate_predictions(**given, train_group_counts=[1] * 5)["per_group_accuracy"]) == 5
@@ -118,7 +117,7 @@ def test_groups_are_counted_from_names_then_counts_then_labels() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_any_float_type_and_gradient_is_taken(dtype: torch.dtype) -> None:
+def test_any_float_type_and_gradient_is_taken(dtype):
     given = problem()
     given["logits"] = given["logits"].to(dtype).requires_grad_()
     given["targets"] = given["targets"].to(torch.int32)
@@ -160,6 +159,6 @@ def test_any_float_type_and_gradient_is_taken(dtype: torch.dtype) -> None:
         ),
     ],
 )
-def test_bad_input_says_what_was_given_and_what_was_wanted(change: dict[str, Any], message: str) -> None:
+def test_bad_input_says_what_was_given_and_what_was_wanted(change, message):
     with pytest.raises(ValueError, match=message):
         evaluate_predictions(**{**problem(), **change})

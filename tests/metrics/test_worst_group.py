@@ -9,24 +9,24 @@ from icda.errors import OperationError
 from icda.metrics import worst_group_score, worst_group_scorer
 
 
-def test_it_is_the_least_accuracy_over_groups() -> None:
+def test_it_is_the_least_accuracy_over_groups():
     generator = np.random.default_rng(0)
     truth, answers, groups = (generator.integers(3, size=50) for _ in range(3))
     expected = min(np.mean([truth[i] == answers[i] for i in range(50) if groups[i] == g]) for g in range(3))
     assert worst_group_score(truth, answers, groups=groups) == pytest.approx(expected, abs=1e-15)
 
 
-def test_groups_of_another_length_are_refused() -> None:
+def test_groups_of_another_length_are_refused():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         worst_group_score([0, 1], [0, 1], groups=[0])
 
 
-def test_without_routing_the_scorer_says_how_to_turn_it_on() -> None:
+def test_without_routing_the_scorer_says_how_to_turn_it_on():
     with pytest.raises(OperationError, match="enable_metadata_routing=True"):
         worst_group_scorer()
 
 
-def test_a_search_chooses_by_the_worst_group() -> None:
+def test_a_search_chooses_by_the_worst_group():
     X, y = load_digits(return_X_y=True)
     X, y, groups = X[:300] / 16, y[:300], np.arange(300) % 2
     with sklearn.config_context(enable_metadata_routing=True):

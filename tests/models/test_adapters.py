@@ -55,7 +55,7 @@ class TorchvisionNet(Body):
         return getattr(self, self.name)(maps.mean(dim=(2, 3)) if self.flatten else maps)
 
 
-def hidden_then_linear() -> nn.Sequential:
+def hidden_then_linear():
     return nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 5))
 
 
@@ -73,12 +73,12 @@ LOOKALIKES = {
 
 
 @pytest.fixture
-def images() -> Tensor:
+def images():
     return torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("kind", LOOKALIKES)
-def test_logits_stay_what_they_were_and_gradients_reach_every_parameter(kind: str, images: Tensor) -> None:
+def test_logits_stay_what_they_were_and_gradients_reach_every_parameter(kind, images):
     network = copy.deepcopy(LOOKALIKES[kind]).eval()
     expected = network(images)
     model = from_torch(network)
@@ -97,14 +97,14 @@ def test_logits_stay_what_they_were_and_gradients_reach_every_parameter(kind: st
 
 
 @pytest.mark.parametrize("convolution", [True, False])
-def test_features_are_timms_pre_logits(convolution: bool, images: Tensor) -> None:
+def test_features_are_timms_pre_logits(convolution, images):
     network = TimmNet(convolution=convolution).eval()
     expected = network.forward_head(network.stem(images), pre_logits=True)
     assert torch.equal(from_torch(network)(images).features, expected)
 
 
 @pytest.mark.parametrize("kind", LOOKALIKES)
-def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind: str, images: Tensor) -> None:
+def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind, images):
     network = copy.deepcopy(LOOKALIKES[kind]).eval()
     expected = from_torch(copy.deepcopy(network))(images).features
     output = from_torch(network, num_classes=3)(images)
@@ -116,7 +116,7 @@ def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind
     assert (head.weight.shape, head.weight.dtype, head.bias) == ((3, 108), torch.float64, None)
 
 
-def classified(classifier: object) -> TimmNet:
+def classified(classifier):
     network = TimmNet()
     network.get_classifier = lambda: classifier
     return network
@@ -138,12 +138,12 @@ def classified(classifier: object) -> TimmNet:
         (classified(hidden_then_linear()), "returns a Sequential"),
     ],
 )
-def test_a_network_without_a_linear_head_is_refused_with_what_it_has(network: nn.Module, message: str) -> None:
+def test_a_network_without_a_linear_head_is_refused_with_what_it_has(network, message):
     with pytest.raises(ValueError, match=message):
         from_torch(network)
 
 
-def test_a_timm_name_goes_to_timm_with_classes_and_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timm_name_goes_to_timm_with_classes_and_channels(monkeypatch):
     fake = ModuleType("timm")
     fake.create_model = lambda name, **options: TimmNet(**options)
     monkeypatch.setitem(sys.modules, "timm", fake)
@@ -152,7 +152,7 @@ def test_a_timm_name_goes_to_timm_with_classes_and_channels(monkeypatch: pytest.
     assert model.training
 
 
-def test_a_torchvision_name_goes_to_torchvision_and_gets_its_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torchvision_name_goes_to_torchvision_and_gets_its_classes(monkeypatch):
     fake = ModuleType("torchvision.models")
     fake.get_model = lambda name: TorchvisionNet("fc", nn.Linear(8, 1000))
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
@@ -162,7 +162,7 @@ def test_a_torchvision_name_goes_to_torchvision_and_gets_its_classes(monkeypatch
         create_model("torchvision:any", 7, (1, 8, 8))
 
 
-def test_a_layer_known_by_two_names_is_taken_off_both() -> None:
+def test_a_layer_known_by_two_names_is_taken_off_both():
     network = nn.Sequential(OrderedDict(body=nn.Flatten(), fc=nn.Linear(4, 2)))
     network.add_module("alias", network.fc)
     layer = network.fc
@@ -173,7 +173,7 @@ def test_a_layer_known_by_two_names_is_taken_off_both() -> None:
 
 
 @pytest.mark.parametrize(("bias", "trained"), [(True, True), (False, False)])
-def test_a_convolution_becomes_the_same_linear_map_and_draws_no_random_number(bias: bool, trained: bool) -> None:
+def test_a_convolution_becomes_the_same_linear_map_and_draws_no_random_number(bias, trained):
     convolution = nn.Conv2d(5, 3, 1, bias=bias).requires_grad_(trained)
     network = nn.Sequential(convolution, nn.Flatten())
     maps = torch.randn(2, 5, 1, 1)
@@ -188,12 +188,12 @@ def test_a_convolution_becomes_the_same_linear_map_and_draws_no_random_number(bi
 @pytest.mark.parametrize(
     "layer", [nn.Conv2d(4, 2, 3), nn.Conv2d(4, 2, 1, stride=2), nn.Conv2d(4, 2, 1, groups=2), nn.ReLU(), None]
 )
-def test_other_layers_are_not_linear(layer: object) -> None:
+def test_other_layers_are_not_linear(layer):
     assert not is_linear(layer)
 
 
 @pytest.mark.parametrize(("name", "found"), [("body", "a Flatten"), ("nowhere", "nothing"), ("", "a Sequential")])
-def test_a_wrongly_named_head_is_refused_with_the_layers_there_are(name: str, found: str) -> None:
+def test_a_wrongly_named_head_is_refused_with_the_layers_there_are(name, found):
     network = nn.Sequential(OrderedDict(body=nn.Flatten(), fc=nn.Linear(4, 2)))
     with pytest.raises(ValueError, match=f"is {found} in Sequential.*The last ones are: fc"):
         named_layer(network, name)
@@ -203,12 +203,12 @@ def test_a_wrongly_named_head_is_refused_with_the_layers_there_are(name: str, fo
     ("network", "found"),
     [(nn.Identity(), r"shape \(2, 3, 4\)"), (nn.Flatten(), r"shape \(2, 12\)"), (nn.LSTM(4, 4), "a tuple")],
 )
-def test_an_output_that_is_no_feature_batch_is_refused(network: nn.Module, found: str) -> None:
+def test_an_output_that_is_no_feature_batch_is_refused(network, found):
     with pytest.raises(ValueError, match=f"returned {found}, expected features of shape"):
         Headless(network, 4)(torch.zeros(2, 3, 4))
 
 
-def test_parts_set_to_eval_stay_so() -> None:
+def test_parts_set_to_eval_stay_so():
     network = nn.Sequential(nn.BatchNorm1d(4).eval(), nn.Linear(4, 2))
     head = take_off(network, network[1])
     model = join(Headless(network, 4), head)

@@ -7,7 +7,7 @@ from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, Conditi
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_shapes_ranges_and_gradients(size: int, channels: int, classes: int) -> None:
+def test_shapes_ranges_and_gradients(size, channels, classes):
     generator = ConditionalGenerator(classes, channels, size, noise_dim=6, width=8, widest=16)
     discriminator = ConditionalDiscriminator(classes, channels, size, width=8, widest=16)
     images = generator(torch.randn(4, 6), torch.arange(4) % classes)
@@ -20,7 +20,7 @@ def test_shapes_ranges_and_gradients(size: int, channels: int, classes: int) -> 
         assert all(value.grad is not None and torch.isfinite(value.grad).all() for value in network.parameters())
 
 
-def test_the_class_changes_the_image_and_no_image_sees_its_neighbours() -> None:
+def test_the_class_changes_the_image_and_no_image_sees_its_neighbours():
     generator = ConditionalGenerator(3, 1, 8, noise_dim=6, width=8)
     noise = torch.randn(1, 6).expand(3, 6)
     together = generator(noise, torch.arange(3))
@@ -30,6 +30,6 @@ def test_the_class_changes_the_image_and_no_image_sees_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize("size", [4, 20, 30, 224])
-def test_other_sizes_are_refused(size: int) -> None:
+def test_other_sizes_are_refused(size):
     with pytest.raises(ValueError, match=f"square images of 8, 16, 28, 32, 64 pixels a side, got {size}"):
         smallest_map(size)

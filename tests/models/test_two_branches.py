@@ -1,5 +1,4 @@
 from collections import OrderedDict
-from typing import Any
 
 import pytest
 import torch
@@ -8,7 +7,6 @@ from torch import Tensor, nn
 from icda.explain.grad_cam import find_layer
 from icda.models import create_model
 from icda.models.adapters import from_torch
-from icda.models.base import FeatureClassifier
 from icda.models.convolutional import BasicBlock, DenseLayer, DenseNet, Transition, WideBlock, WideResNet
 from icda.models.huggingface import from_huggingface
 from icda.models.two_branches import TwoBatches, two_branches
@@ -16,7 +14,7 @@ from icda.models.two_branches import TwoBatches, two_branches
 IMAGE = (3, 16, 16)
 
 
-def make_encoder(name: str) -> nn.Module:
+def make_encoder(name):
     if name == "wide_resnet":
         return WideResNet(depth=16, widen=1)
     if name == "densenet":
@@ -24,7 +22,7 @@ def make_encoder(name: str) -> nn.Module:
     return create_model(name, 3, IMAGE).encoder
 
 
-def settle(encoder: nn.Module) -> None:
+def settle(encoder):
     """BatchNorm figures that are not those of the first day, so that a norm left out is noticed."""
     for module in encoder.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -57,7 +55,7 @@ class WithMoreThanItsLayers(LikeTorchvision):
 
 
 @pytest.mark.parametrize("name", ["resnet8", "resnet14", "wide_resnet", "densenet", "small_cnn", "mlp"])
-def test_a_cut_encoder_gives_the_features_of_the_whole_one_twice(name: str) -> None:
+def test_a_cut_encoder_gives_the_features_of_the_whole_one_twice(name):
     encoder, images = make_encoder(name), torch.randn(4, *IMAGE)
     settle(encoder)
     wanted = encoder.eval()(images)
@@ -78,7 +76,7 @@ def test_a_cut_encoder_gives_the_features_of_the_whole_one_twice(name: str) -> N
         ("mlp", [nn.Linear, nn.ReLU]),
     ],
 )
-def test_the_last_block_and_what_follows_it_is_doubled_and_nothing_else(name: str, kinds: list[Any]) -> None:
+def test_the_last_block_and_what_follows_it_is_doubled_and_nothing_else(name, kinds):
     encoder = make_encoder(name)
     size = sum(value.numel() for value in encoder.parameters())
     cut = two_branches(encoder, IMAGE)
@@ -92,7 +90,7 @@ def test_the_last_block_and_what_follows_it_is_doubled_and_nothing_else(name: st
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_two_batches_go_through_their_own_branch_and_are_weighted_by_their_share(share: float) -> None:
+def test_two_batches_go_through_their_own_branch_and_are_weighted_by_their_share(share):
     cut = two_branches(make_encoder("resnet8"), IMAGE).double().eval()
     with torch.no_grad():
         for value in cut.rebalancing.parameters():
@@ -106,7 +104,7 @@ def test_two_batches_go_through_their_own_branch_and_are_weighted_by_their_share
         torch.testing.assert_close(found[row].detach(), expected.double(), rtol=1e-6, atol=1e-6)
 
 
-def test_batch_norm_of_the_trunk_sees_the_batches_one_after_the_other() -> None:
+def test_batch_norm_of_the_trunk_sees_the_batches_one_after_the_other():
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     cut = two_branches(encoder, (4,)).train()
     norm, hidden = cut.trunk[2], cut.trunk[1]
@@ -116,7 +114,7 @@ def test_batch_norm_of_the_trunk_sees_the_batches_one_after_the_other() -> None:
     torch.testing.assert_close(norm.running_mean, expected.detach())
 
 
-def test_cutting_draws_nothing_and_leaves_modes_and_figures_of_the_layers() -> None:
+def test_cutting_draws_nothing_and_leaves_modes_and_figures_of_the_layers():
     encoder = make_encoder("resnet8").train()
     encoder.stem_norm.eval()
     figures = {name: value.clone() for name, value in encoder.state_dict().items()}
@@ -128,7 +126,7 @@ def test_cutting_draws_nothing_and_leaves_modes_and_figures_of_the_layers() -> N
     assert [name for name, training in modes.items() if not training] == ["trunk.1"]
 
 
-def test_a_resnet_in_torchvisions_layout_is_cut_before_its_last_block() -> None:
+def test_a_resnet_in_torchvisions_layout_is_cut_before_its_last_block():
     network = from_torch(LikeTorchvision(), num_classes=3).eval()
     settle(network.encoder)
     images = torch.randn(2, *IMAGE)
@@ -138,13 +136,13 @@ def test_a_resnet_in_torchvisions_layout_is_cut_before_its_last_block() -> None:
     torch.testing.assert_close(cut(images), torch.cat([wanted, wanted], 1))
 
 
-def test_maps_of_both_branches_stand_in_one_layer_for_grad_cam() -> None:
+def test_maps_of_both_branches_stand_in_one_layer_for_grad_cam():
     network = create_model("resnet8", 3, (3, 32, 32))
     network.encoder, network.head = two_branches(network.encoder, (3, 32, 32)), nn.Linear(128, 3)
     assert find_layer(network, torch.rand(1, 3, 32, 32)) == "encoder.join"
 
 
-def hugging_face() -> FeatureClassifier:
+def hugging_face():
     transformers = pytest.importorskip("transformers")
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3)
     return from_huggingface(transformers.ResNetForImageClassification(config))
@@ -176,6 +174,6 @@ class Backwards(nn.Sequential):
         (lambda: create_model("mlp", 3, IMAGE), (), "need the shape of one input"),
     ],
 )
-def test_an_encoder_that_cannot_be_cut_is_refused(make: Any, shape: tuple[int, ...], message: str) -> None:
+def test_an_encoder_that_cannot_be_cut_is_refused(make, shape, message):
     with pytest.raises(ValueError, match=message):
         two_branches(make().encoder, shape)

@@ -11,7 +11,7 @@ import sys
 from icda.cli.main import main
 
 
-def run(words: list[str]) -> tuple[int, str, str]:
+def run(words):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(words)

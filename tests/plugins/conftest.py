@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ REGISTRIES: tuple[Registry, ...] = (METHODS, LOSSES, TASKS, MODELS, METRICS, SEL
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """A folder into which pip installed the example package, without a network."""
     source, target = tmp_path_factory.mktemp("source") / "package", tmp_path_factory.mktemp("site")
     shutil.copytree(EXAMPLE, source)  # a build leaves files beside the sources
@@ -38,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_where_installed(site: Path, tmp_path: Path) -> Callable[..., str]:
+def run_where_installed(site, tmp_path):
     """`run_where_installed(script, *words)`: what a script printed in a process that finds the example package."""
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     settings = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "COLUMNS": "200"}
@@ -54,7 +53,7 @@ def run_where_installed(site: Path, tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def forget() -> Iterator[Callable[[], None]]:
+def forget():
     """`forget()`: this process has never loaded a plugin; done after the test anyway."""
     known = [(registry, _contents(registry)) for registry in REGISTRIES]
     earlier = set(sys.modules)
@@ -74,6 +73,6 @@ def forget() -> Iterator[Callable[[], None]]:
     reset()
 
 
-def _contents(registry: Registry) -> dict[str, dict]:
+def _contents(registry):
     list(registry)  # the first look-up fills it
     return {name: dict(getattr(registry, name)) for name in ("_entries", "_aliases", "_owners", "_offers")}

@@ -13,17 +13,15 @@ SHOWN = [path for path in FILES if path.suffix in (".py", ".toml")]
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
-def test_the_page_shows_the_file_that_is_tested(path: Path) -> None:
+def test_the_page_shows_the_file_that_is_tested(path):
     assert BLOCKS[path.relative_to(HERE / "example_package").as_posix()] == path.read_text()
 
 
-def test_the_page_shows_no_file_that_is_not_tested() -> None:
+def test_the_page_shows_no_file_that_is_not_tested():
     assert set(BLOCKS) == {path.relative_to(HERE / "example_package").as_posix() for path in SHOWN} | {"mine.py"}
 
 
-def test_the_plugin_file_of_the_page_is_a_method_that_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget: object
-) -> None:
+def test_the_plugin_file_of_the_page_is_a_method_that_trains(tmp_path, monkeypatch, forget):
     from icda.training import TrainConfig, train
 
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,6 @@
 """Registries and what installed packages offer: read at the first look-up, imported by name, broken ones apart."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from icda.registry import Registry, UnknownNameError
 from icda.selection import Selector, get_rule
 
 
-def install(folder: Path, package: str, module: str, content: str, entries: dict[str, str], group: str) -> None:
+def install(folder, package, module, content, entries, group):
     """What pip leaves behind: a module, and a dist-info folder with the package's entry points."""
     (folder / f"{module}.py").write_text(content)
     info = folder / f"{package.replace('-', '_')}-1.5.dist-info"
@@ -26,14 +25,14 @@ def install(folder: Path, package: str, module: str, content: str, entries: dict
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plugins, "_versions", {})  # what is loaded here is forgotten after the test
     return tmp_path
 
 
-def test_only_the_package_whose_name_is_asked_for_is_imported(site: Path) -> None:
+def test_only_the_package_whose_name_is_asked_for_is_imported(site):
     entries = {"red-fruit": "fruit_one:cherry", "yellow": "fruit_one:lemon"}
     install(site, "fruit-one", "fruit_one", "cherry, lemon = 'cherry', 'lemon'", entries, "test.fruit_one")
     install(site, "fruit-two", "fruit_two", "open('imported', 'w')", {"blue": "fruit_two:plum"}, "test.fruit_one")
@@ -49,7 +48,7 @@ def test_only_the_package_whose_name_is_asked_for_is_imported(site: Path) -> Non
         registry.get("yelow")
 
 
-def test_a_broken_package_is_named_with_its_error_each_time_and_harms_no_other(site: Path) -> None:
+def test_a_broken_package_is_named_with_its_error_each_time_and_harms_no_other(site):
     entries = {"good": "half_good:good", "absent": "half_good:no_such"}
     install(site, "half-good", "half_good", "good = 1", entries, "test.broken")
     install(site, "all-bad", "all_bad", "1 / 0", {"bad": "all_bad:thing"}, "test.broken")
@@ -65,7 +64,7 @@ def test_a_broken_package_is_named_with_its_error_each_time_and_harms_no_other(s
     assert registry.get("good") == 1
 
 
-def test_a_name_of_ours_stays_ours_and_a_name_of_two_packages_is_refused(site: Path) -> None:
+def test_a_name_of_ours_stays_ours_and_a_name_of_two_packages_is_refused(site):
     install(site, "one", "module_one", "entry = 1", {"taken": "module_one:entry"}, "test.twice")
     install(site, "two", "module_two", "entry = 2", {"taken": "module_two:entry"}, "test.twice")
     ours: Registry[int] = Registry("number", group="test.twice")
@@ -79,7 +78,7 @@ def test_a_name_of_ours_stays_ours_and_a_name_of_two_packages_is_refused(site: P
         theirs.get("taken")
 
 
-def test_an_entry_point_of_the_wrong_kind_or_an_empty_module_is_refused(site: Path) -> None:
+def test_an_entry_point_of_the_wrong_kind_or_an_empty_module_is_refused(site):
     install(
         site, "odd", "odd_module", "entry = 'text'", {"text": "odd_module:entry", "module": "odd_module"}, "test.odd"
     )
@@ -90,9 +89,7 @@ def test_an_entry_point_of_the_wrong_kind_or_an_empty_module_is_refused(site: Pa
         registry.get("module")
 
 
-def test_a_command_of_a_package_is_listed_and_run_and_a_broken_one_harms_no_other(
-    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_of_a_package_is_listed_and_run_and_a_broken_one_harms_no_other(site, monkeypatch, capsys):
     content = "def main(words):\n    'count the words'\n    return len(words)\n"
     install(site, "counting", "counting", content, {"count": "counting:main"}, "test.commands")
     install(site, "failing", "failing", "1 / 0", {"fail": "failing:main"}, "test.commands")
@@ -107,15 +104,13 @@ def test_a_command_of_a_package_is_listed_and_run_and_a_broken_one_harms_no_othe
     assert "package failing could not be loaded" in capsys.readouterr().err
 
 
-def test_bench_says_which_package_brings_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_says_which_package_brings_it(monkeypatch, capsys):
     monkeypatch.setattr(cli, "COMMANDS", Registry("command", group="test.none"))
     assert cli.main(["bench", "table2"]) == 2
     assert "pip install ./benchmarks" in capsys.readouterr().err
 
 
-def test_a_metric_that_fails_is_blank_with_one_warning_and_the_other_figures_stay(register_entry: Any) -> None:
+def test_a_metric_that_fails_is_blank_with_one_warning_and_the_other_figures_stay(register_entry):
     logits, targets = torch.randn(20, 3), torch.arange(20) % 3
     before = evaluate_predictions(logits, targets)
     register_entry(METRICS, "failing", Metric("failing", lambda predictions: 1 / 0))
@@ -129,7 +124,7 @@ def test_a_metric_that_fails_is_blank_with_one_warning_and_the_other_figures_sta
         assert added_metrics(Predictions(logits, targets, groups))["grouped"] == 1.0
 
 
-def test_any_metric_can_select_and_lower_can_be_better(register_entry: Any) -> None:
+def test_any_metric_can_select_and_lower_can_be_better(register_entry):
     register_entry(
         METRICS, "errors", Metric("errors", lambda predictions: 0.0, higher_is_better=False, needs_groups=True)
     )
@@ -142,7 +137,7 @@ def test_any_metric_can_select_and_lower_can_be_better(register_entry: Any) -> N
         get_rule("validation_no_such")
 
 
-def test_every_scalar_figure_of_ours_is_a_metric_with_a_direction() -> None:
+def test_every_scalar_figure_of_ours_is_a_metric_with_a_direction():
     groups = torch.arange(8) % 2
     found = evaluate_predictions(
         torch.randn(8, 2), groups, groups=groups, train_class_counts=[200, 3], train_group_counts=[5, 5]

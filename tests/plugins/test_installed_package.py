@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ KILLED = HERE.parent / "training" / "killed.py"
 MOONS = ["--task", "two_moons", "--epochs", "3", "--batch-size", "100"]
 
 
-def write_texts(path: Path) -> None:
+def write_texts(path):
     """Reviews whose class is the letter they begin with."""
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -28,7 +27,7 @@ def write_texts(path: Path) -> None:
 
 
 @pytest.fixture
-def answers(run_where_installed: Callable[..., str], tmp_path: Path) -> dict[str, tuple[int, str, str]]:
+def answers(run_where_installed, tmp_path):
     write_texts(tmp_path / "texts.csv")
     write_photos(tmp_path / "images", 6)
     rule = ["--selection", "validation_compromise"]
@@ -46,9 +45,7 @@ def answers(run_where_installed: Callable[..., str], tmp_path: Path) -> dict[str
     return {name: tuple(answer) for name, answer in zip(commands, found, strict=True)}
 
 
-def test_one_package_brings_a_plugin_of_every_kind_to_every_command(
-    answers: dict[str, tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_one_package_brings_a_plugin_of_every_kind_to_every_command(answers, tmp_path):
     assert [name for name, (code, _, _) in answers.items() if code != 0] == [], answers
     listed = " ".join(answers["list"][1].replace("│", " ").split())
     for name in ("two_moons", "clipped_loss", "flat_margin", "tanh_net", "validation_compromise", "worst_confusion"):
@@ -78,9 +75,7 @@ def test_one_package_brings_a_plugin_of_every_kind_to_every_command(
     assert features["features"].shape == (6, 3)
 
 
-def test_a_training_with_a_plugins_method_and_metric_ends_bit_identical_after_kills(
-    run_where_installed: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_training_with_a_plugins_method_and_metric_ends_bit_identical_after_kills(run_where_installed, tmp_path):
     options = [*MOONS, "--method", "clipped_loss", "--model", "tanh_net", "--checkpoint-every", "1"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     output = run_where_installed(

@@ -46,9 +46,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def icda(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, forget: Callable[[], None]
-) -> Run:
+def icda(capsys, monkeypatch, tmp_path, forget):
     """`icda("train", ...)`: a command in a process that never loaded a plugin, beside a file mine.py."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
@@ -62,7 +60,7 @@ def icda(
     return run
 
 
-def test_a_file_is_listed_trained_with_recorded_and_evaluated_only_when_named_again(icda: Run) -> None:
+def test_a_file_is_listed_trained_with_recorded_and_evaluated_only_when_named_again(icda):
     code, out, _ = icda("list", "methods", "--plugin", "mine.py")
     assert code == 0
     assert "half_loss" in out
@@ -85,7 +83,7 @@ def test_a_file_is_listed_trained_with_recorded_and_evaluated_only_when_named_ag
     assert icda(*words, "--resume", "--plugin", "./mine.py")[0] == 0  # another path to it, the same run
 
 
-def test_a_checkpoint_of_a_stranger_runs_no_code(icda: Run) -> None:
+def test_a_checkpoint_of_a_stranger_runs_no_code(icda):
     Path("mine.py").write_text(MINE + "\nopen('ran', 'a').write('x')\n")
     assert icda("train", *SHORT, "--method", "half", "--out", "run", "--plugin", "mine.py")[0] == 0
     Path("ran").unlink()
@@ -97,7 +95,7 @@ def test_a_checkpoint_of_a_stranger_runs_no_code(icda: Run) -> None:
     assert not Path("ran").exists()
 
 
-def test_a_configuration_file_names_no_code_unasked(icda: Run) -> None:
+def test_a_configuration_file_names_no_code_unasked(icda):
     settings = {"method": "half_loss", "epochs": 1, "plugin": ["elsewhere/mine.py"], "out": "run"}
     Path("config.yaml").write_text(yaml.safe_dump(settings))
     code, _, complaint = icda("train", "--config", "config.yaml", "--quiet")
@@ -107,7 +105,7 @@ def test_a_configuration_file_names_no_code_unasked(icda: Run) -> None:
     assert json.loads(Path("run/result.json").read_text())["config"]["plugin"] == ["mine.py"]
 
 
-def test_a_run_that_needs_no_plugin_is_written_as_before_and_has_the_same_hash(icda: Run) -> None:
+def test_a_run_that_needs_no_plugin_is_written_as_before_and_has_the_same_hash(icda):
     assert icda("train", *SHORT, "--method", "ce", "--out", "without")[0] == 0
     result = json.loads(Path("without/result.json").read_text())
     assert "plugin" not in result["config"]
@@ -115,7 +113,7 @@ def test_a_run_that_needs_no_plugin_is_written_as_before_and_has_the_same_hash(i
     assert TrainConfig(plugin=("mine.py",)).hash() == TrainConfig().hash()
 
 
-def test_worker_processes_load_the_plugin_of_their_cell(icda: Run, forget: Callable[[], None]) -> None:
+def test_worker_processes_load_the_plugin_of_their_cell(icda, forget):
     config = TrainConfig(method="half_loss", epochs=1, plugin=("mine.py",), out="cell")
     (result,) = run_grid(config, ["digits_lt"], ["half_loss"], 1, make_console(), jobs=2)
     assert result["metrics"]["top2_accuracy"] > 0
@@ -134,20 +132,20 @@ def greet(arguments):
 '''
 
 
-def test_a_plugin_may_bring_a_command(icda: Run) -> None:
+def test_a_plugin_may_bring_a_command(icda):
     Path("greeting.py").write_text(COMMAND)
     assert icda("greet", "world", "--plugin", "greeting.py") == (3, "hello, world\n", "")
     assert icda("greet", "world")[0] == 2
 
 
-def test_a_tuned_method_may_come_from_a_plugin(icda: Run) -> None:
+def test_a_tuned_method_may_come_from_a_plugin(icda):
     pytest.importorskip("optuna")
     words = ["tune", "--task", "digits_lt", "--epochs", "1", "--method", "half_loss", "--space", "share=0.5,1.0"]
     assert icda(*words, "--trials", "1", "--metric", "top2_accuracy", "--out", "tuned", "--plugin", "mine.py")[0] == 0
     assert yaml.safe_load(Path("tuned/best.yaml").read_text())["plugin"] == ["mine.py"]
 
 
-def test_train_called_from_python_loads_what_its_configuration_names(icda: Run) -> None:
+def test_train_called_from_python_loads_what_its_configuration_names(icda):
     config = TrainConfig(method="half_loss", epochs=1, plugin=("mine.py",), out="run")
     assert train(config)["method"] == "half_loss"
 
@@ -173,7 +171,7 @@ def test_train_called_from_python_loads_what_its_configuration_names(icda: Run) 
         ),
     ],
 )
-def test_a_broken_file_is_one_sentence(content: str, sentence: str, icda: Run) -> None:
+def test_a_broken_file_is_one_sentence(content, sentence, icda):
     Path("broken.py").write_text(content)
     code, _, complaint = icda("list", "tasks", "--plugin", "broken.py")
     assert code == 1
@@ -181,16 +179,14 @@ def test_a_broken_file_is_one_sentence(content: str, sentence: str, icda: Run) -
     assert len(complaint.strip().splitlines()) == 1
 
 
-def test_what_is_no_file_and_no_module_is_said(icda: Run) -> None:
+def test_what_is_no_file_and_no_module_is_said(icda):
     assert "--plugin absent.py: there is no such file" in icda("list", "--plugin", "absent.py")[2]
     assert "there is no module 'no_such.module'" in icda("list", "--plugin", "no_such.module")[2]
     assert "--plugin needs a Python file or a module after it" in icda("list", "--plugin")[2]
     assert "--plugin needs a Python file or a module after it" in icda("list", "--plugin", "--quiet")[2]
 
 
-def test_a_module_is_loaded_by_its_name_and_a_file_once(
-    icda: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, forget: Callable[[], None]
-) -> None:
+def test_a_module_is_loaded_by_its_name_and_a_file_once(icda, monkeypatch, tmp_path, forget):
     (tmp_path / "icda_named_module.py").write_text("__version__ = '7'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "counting.py").write_text("open('count', 'a').write('x')\n")

@@ -11,7 +11,7 @@ PICTURE_SIDE = 96
 BINS = 40
 
 
-def synthetic_result(classes: int, samples: int, groups: int = 4, seed: int = 0) -> dict[str, Any]:
+def synthetic_result(classes, samples, groups=4, seed=0):
     """A result as a long-tailed run would write it: random, seeded, consistent in itself."""
     random = np.random.default_rng(seed)
     counts = np.maximum(1, 500 * 0.01 ** (np.arange(classes) / max(classes - 1, 1))).astype(int)
@@ -51,7 +51,7 @@ def synthetic_result(classes: int, samples: int, groups: int = 4, seed: int = 0)
     }
 
 
-def _confusion(counts: np.ndarray, each: int, random: np.random.Generator) -> np.ndarray:
+def _confusion(counts, each, random):
     """`each` test samples per class: rare classes are recognised less often and taken for a few others."""
     classes = len(counts)
     skill = 0.45 + 0.5 * counts / counts.max()
@@ -62,7 +62,7 @@ def _confusion(counts: np.ndarray, each: int, random: np.random.Generator) -> np
     return np.stack([random.multinomial(each, row) for row in chances])
 
 
-def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 4, seed: int = 0) -> dict[str, Any]:
+def synthetic_explanations(classes, samples, tied, groups=4, seed=0):
     """Every part of explanations.json, with pictures of `PICTURE_SIDE` pixels a side."""
     random = np.random.default_rng(seed)
     pictures = [_picture(random) for _ in range(max(tied, 24))]
@@ -100,7 +100,7 @@ def synthetic_explanations(classes: int, samples: int, tied: int, groups: int = 
     }
 
 
-def _epoch(epoch: int, accuracy: float, random: np.random.Generator) -> dict[str, Any]:
+def _epoch(epoch, accuracy, random):
     learned = 1 - 0.9 ** (epoch + 1)
     validation = accuracy * learned + float(random.normal(0, 0.01))
     return {
@@ -111,7 +111,7 @@ def _epoch(epoch: int, accuracy: float, random: np.random.Generator) -> dict[str
     }
 
 
-def _bins(values: np.ndarray, span: tuple[float, float]) -> dict[str, Any]:
+def _bins(values, span):
     edges = np.linspace(*span, BINS + 1)
     counts = [np.histogram(np.clip(row, *span), edges)[0].tolist() for row in values]
     share = float((values < 0).mean())
@@ -119,7 +119,7 @@ def _bins(values: np.ndarray, span: tuple[float, float]) -> dict[str, Any]:
     return {"edges": edges.round(6).tolist(), "counts": counts} | middle
 
 
-def _picture(random: np.random.Generator) -> torch.Tensor:
+def _picture(random):
     """Something as hard to compress as a photograph: soft shapes under fine grain."""
     soft = torch.from_numpy(random.random((1, 3, 6, 6)))
     shapes = torch.nn.functional.interpolate(soft, (PICTURE_SIDE, PICTURE_SIDE), mode="bicubic")[0]
@@ -127,7 +127,7 @@ def _picture(random: np.random.Generator) -> torch.Tensor:
     return (shapes + grain).clamp(0, 1).float()
 
 
-def _bump(random: np.random.Generator) -> torch.Tensor:
+def _bump(random):
     y, x = torch.meshgrid(*[torch.linspace(0, 1, PICTURE_SIDE)] * 2, indexing="ij")
     row, column = random.uniform(0.25, 0.75, 2)
     return torch.exp(-((y - row) ** 2 + (x - column) ** 2) / 0.05).float()

@@ -1,7 +1,6 @@
 """The report as a reader meets it: Debian's Chromium opens pages of runs that were really trained."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.report.synthetic import synthetic_explanations, synthetic_result
@@ -17,7 +16,7 @@ EVIL = "<script>alert(1)</script>"
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], FoundRun]:
+def trained(tmp_path_factory):
     """Real runs of one epoch with every part of the explanations; one class is called like a script."""
     runs = {}
     for task, method in (("digits_lt", "icda"), ("digits_lt", "cross_entropy"), ("digits_coloured", "icda")):
@@ -30,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], F
 
 
 @pytest.fixture(scope="session")
-def pages(trained: dict[tuple[str, str], FoundRun], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
 
     def write(name: str, *runs: FoundRun) -> Path:
@@ -47,7 +46,7 @@ def pages(trained: dict[tuple[str, str], FoundRun], tmp_path_factory: pytest.Tem
     }
 
 
-def test_every_section_is_there_and_every_picture_loads(open_page: Any) -> None:
+def test_every_section_is_there_and_every_picture_loads(open_page):
     page = open_page("run")
     for name, (title, _) in RUN_SECTIONS.items():
         if name == "groups":  # this task has none
@@ -61,7 +60,7 @@ def test_every_section_is_there_and_every_picture_loads(open_page: Any) -> None:
     assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
-def test_a_table_is_sorted_by_click_and_by_enter(open_page: Any) -> None:
+def test_a_table_is_sorted_by_click_and_by_enter(open_page):
     page = open_page("run")
     table = "#classes table"
     heading = page.locator(f"{table} thead th", has_text="Accuracy")
@@ -82,7 +81,7 @@ def test_a_table_is_sorted_by_click_and_by_enter(open_page: Any) -> None:
     assert page.locator(f"{table} [aria-sort]").count() == 1
 
 
-def test_a_class_is_filtered_across_all_sections(open_page: Any) -> None:
+def test_a_class_is_filtered_across_all_sections(open_page):
     page = open_page("run")
     everything = column(page, "#classes table", 0)
     tip = page.locator("#margins .hit").nth(20).get_attribute("data-tip")
@@ -110,7 +109,7 @@ def test_a_class_is_filtered_across_all_sections(open_page: Any) -> None:
     assert page.locator(".filtered").count() == 0
 
 
-def test_a_group_is_filtered_across_all_sections(open_page: Any) -> None:
+def test_a_group_is_filtered_across_all_sections(open_page):
     page = open_page("groups")
     names = column(page, "#groups table", 0)
     assert len(names) == 4
@@ -121,7 +120,7 @@ def test_a_group_is_filtered_across_all_sections(open_page: Any) -> None:
     assert all(names[1] in text for text in shown.all_inner_texts())
 
 
-def test_the_theme_is_switched_by_click_and_key_and_remembered(open_page: Any) -> None:
+def test_the_theme_is_switched_by_click_and_key_and_remembered(open_page):
     page = open_page("run", color_scheme="light")
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper)
@@ -141,13 +140,13 @@ def test_the_theme_is_switched_by_click_and_key_and_remembered(open_page: Any) -
 
 @pytest.mark.parametrize("name", ["run", "groups", "comparison", "many"])
 @pytest.mark.parametrize("width", [360, 390, 820, 1280])
-def test_the_page_never_scrolls_sideways(open_page: Any, name: str, width: int) -> None:
+def test_the_page_never_scrolls_sideways(open_page, name, width):
     page = open_page(name, width=width)
     page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_class_called_script_is_shown_and_nothing_else_can_run(open_page: Any) -> None:
+def test_a_class_called_script_is_shown_and_nothing_else_can_run(open_page):
     page = open_page("run")
     assert EVIL in column(page, "#classes table", 0)
     assert EVIL in page.locator("#filter-class option").all_inner_texts()
@@ -156,7 +155,7 @@ def test_a_class_called_script_is_shown_and_nothing_else_can_run(open_page: Any)
     assert page.locator("script").count() == 1
 
 
-def test_a_script_that_slipped_in_would_be_stopped(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+def test_a_script_that_slipped_in_would_be_stopped(browser, pages, tmp_path):
     text = pages["run"].read_text(encoding="utf-8")
     hole = "<script>window.hacked = 1</script><img src='data:,' onerror='window.hacked = 1'>"
     forged = tmp_path / "forged.html"
@@ -169,7 +168,7 @@ def test_a_script_that_slipped_in_would_be_stopped(browser: Any, pages: dict[str
     page.close()
 
 
-def test_values_can_be_read_with_the_keyboard_alone(open_page: Any) -> None:
+def test_values_can_be_read_with_the_keyboard_alone(open_page):
     page = open_page("run")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -192,7 +191,7 @@ def test_values_can_be_read_with_the_keyboard_alone(open_page: Any) -> None:
     assert "true 1, predicted 1" in page.locator("[role=status].unseen").inner_text()
 
 
-def test_pointing_shows_values_in_charts_and_in_the_square_of_many_classes(open_page: Any) -> None:
+def test_pointing_shows_values_in_charts_and_in_the_square_of_many_classes(open_page):
     page = open_page("many")
     square = page.locator("#confusion .square")
     square.scroll_into_view_if_needed()
@@ -210,7 +209,7 @@ def test_pointing_shows_values_in_charts_and_in_the_square_of_many_classes(open_
     assert page.locator("#tip").inner_text().startswith("Epoch 3")
 
 
-def test_runs_are_compared_side_by_side(open_page: Any) -> None:
+def test_runs_are_compared_side_by_side(open_page):
     page = open_page("comparison")
     for name, (title, _) in COMMON_SECTIONS.items():
         assert page.locator(f"#{name} > section > h2").inner_text() == title
@@ -225,7 +224,7 @@ def test_runs_are_compared_side_by_side(open_page: Any) -> None:
     assert page.locator("#run-2-confusion h4").is_visible()
 
 
-def test_without_a_script_the_page_is_complete(open_page: Any) -> None:
+def test_without_a_script_the_page_is_complete(open_page):
     page = open_page("run", java_script_enabled=False)
     for name in RUN_SECTIONS:
         if name != "groups":
@@ -236,7 +235,7 @@ def test_without_a_script_the_page_is_complete(open_page: Any) -> None:
     assert not page.locator("#filters").is_visible()
 
 
-def test_paper_gets_everything_but_the_controls(open_page: Any) -> None:
+def test_paper_gets_everything_but_the_controls(open_page):
     page = open_page("comparison")
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")

@@ -32,7 +32,7 @@ from icda.report.sections.breakdown import Heat, heat_map
 
 @pytest.mark.parametrize("low", [-3.0, 0.0, 0.013, 0.5, 1.0, 97.0])
 @pytest.mark.parametrize("span", [0.0, 1e-4, 0.3, 5.0, 1e4])
-def test_ticks_enclose_the_range_and_are_few(low: float, span: float) -> None:
+def test_ticks_enclose_the_range_and_are_few(low, span):
     made = ticks(low, low + span)
     assert made[0] <= low <= low + span <= made[-1] + 1e-12
     assert 2 <= len(made) <= 7
@@ -41,7 +41,7 @@ def test_ticks_enclose_the_range_and_are_few(low: float, span: float) -> None:
     assert ticks(1, 3, whole=True) == [1.0, 2.0, 3.0]
 
 
-def test_values_lie_in_proportion_and_upwards() -> None:
+def test_values_lie_in_proportion_and_upwards():
     frame = Frame((0.0, 10.0), (-1.0, 1.0))
     assert frame.x(5.0) == pytest.approx((frame.x(0.0) + frame.x(10.0)) / 2)
     assert frame.y(0.0) == pytest.approx((frame.y(-1.0) + frame.y(1.0)) / 2)
@@ -50,17 +50,17 @@ def test_values_lie_in_proportion_and_upwards() -> None:
     assert float(re.search(r'x="([\d.]+)"', last)[1]) + len("100.00 %") * 3 <= WIDTH, "a label that sticks out"
 
 
-def picture(made: str) -> str:
+def picture(made):
     """The chart itself, without the legend below it."""
     return re.search(r'<svg class="chart".*?</svg>|<svg[^>]*class="chart".*?</svg>', made, re.DOTALL)[0]
 
 
-def coordinates(svg: str) -> list[tuple[float, float]]:
+def coordinates(svg):
     points = [pair for line in re.findall(r'points="([^"]*)" class="line', svg) for pair in line.split()]
     return [(float(x), float(y)) for x, y in (pair.split(",") for pair in points)]
 
 
-def test_lines_stay_inside_the_picture_and_the_picture_is_described() -> None:
+def test_lines_stay_inside_the_picture_and_the_picture_is_described():
     svg = picture(line_chart("Accuracy", [Series("training", [(1, 0.2), (2, 0.9), (3, 0.4)])], percent=True))
     ElementTree.fromstring(svg)
     assert len(coordinates(svg)) == 3
@@ -69,14 +69,14 @@ def test_lines_stay_inside_the_picture_and_the_picture_is_described() -> None:
     assert "training goes from 20 % at epoch 1 to 40 % at epoch 3." in svg
 
 
-def test_a_gap_splits_the_line_and_a_lone_point_is_a_dot() -> None:
+def test_a_gap_splits_the_line_and_a_lone_point_is_a_dot():
     svg = picture(line_chart("Loss", [Series("training", [(1, 3.0), (2, 2.0), (3, None), (4, 1.0)])], percent=False))
     assert svg.count('class="line') == 1
     assert svg.count("<circle") == 1
     assert "<circle" in line_chart("Loss", [Series("a", [(1, 0.0)])], percent=False)
 
 
-def test_all_values_can_be_read_off_at_their_x() -> None:
+def test_all_values_can_be_read_off_at_their_x():
     lines = [Series("a", [(1, 0.25), (2, 0.5)], [0.125, None]), Series("b", [(1, 1.0), (2, None)])]
     made = line_chart("Accuracy", lines, percent=True)
     assert re.findall(r'data-tip="([^"]*)"', made) == ["Epoch 1\na: 25 % ± 12 %\nb: 100 %", "Epoch 2\na: 50 %"]
@@ -85,7 +85,7 @@ def test_all_values_can_be_read_off_at_their_x() -> None:
     assert BANDS / 2 <= many.count("data-tip") <= BANDS, "places to point at must not fill the page"
 
 
-def test_a_class_ten_times_as_large_lies_one_step_further_whatever_its_size() -> None:
+def test_a_class_ten_times_as_large_lies_one_step_further_whatever_its_size():
     dots = [Dot("a", 1, 0.0), Dot("b", 10, 0.5), Dot("c", 100, 1.0, {"data_class": "c2"})]
     made = scatter("By size", dots, "Training samples", "samples")
     x, y = ([float(v) for v in re.findall(rf'{axis}="([\d.]+)"', made)] for axis in ("cx", "cy"))
@@ -96,7 +96,7 @@ def test_a_class_ten_times_as_large_lies_one_step_further_whatever_its_size() ->
     assert "the lowest is a with 0 %" in made
 
 
-def test_whiskers_reach_one_deviation_to_each_side() -> None:
+def test_whiskers_reach_one_deviation_to_each_side():
     made = whiskers("Accuracy", [Whisker("icda", 0.5, 0.1, 3), Whisker("ce", 0.4, None, 1)], True, "Accuracy")
     (start, end), centre = (
         [float(pair.split(",")[0]) for pair in re.search(r'points="([^"]*)" class="span"', made)[1].split()],
@@ -112,14 +112,14 @@ def test_whiskers_reach_one_deviation_to_each_side() -> None:
 
 
 @pytest.mark.parametrize(("share", "width"), [(0.5, "50.0"), (-1.0, "0.0"), (2.0, "100.0")])
-def test_a_bar_is_filled_to_its_share_and_never_beyond(share: float, width: str) -> None:
+def test_a_bar_is_filled_to_its_share_and_never_beyond(share, width):
     assert f'<rect width="{width}" height="10" class="fill">' in bar(share)
     assert 'aria-hidden="true"' in bar(share)
     assert "whisker" not in bar(share)
     assert '<rect x="40.0" y="4" width="20.0" height="2" class="whisker">' in bar(share, (0.4, 0.6))
 
 
-def test_a_spark_has_a_bar_for_every_count_above_zero_and_marks_those_below_zero() -> None:
+def test_a_spark_has_a_bar_for_every_count_above_zero_and_marks_those_below_zero():
     made = spark([1, 0, 4, 2], middle=1)
     heights = [float(h) for h in re.findall(r'height="([\d.]+)"', made)]
     assert heights == [5.0, 20.0, 10.0]
@@ -127,7 +127,7 @@ def test_a_spark_has_a_bar_for_every_count_above_zero_and_marks_those_below_zero
     assert "rect" not in spark([])
 
 
-def test_bars_hold_the_samples_of_all_classes_and_the_rows_stay_for_the_filter() -> None:
+def test_bars_hold_the_samples_of_all_classes_and_the_rows_stay_for_the_filter():
     made = histogram("Margins", [-1.0, 0.0, 1.0], [[1, 2], [3, 0]], "c0 c1", "Margin")
     assert [unescape(tip) for tip in re.findall(r'data-tip="([^"]*)"', made)] == [
         "−1 to 0\n4 samples, 66.7 %",
@@ -144,12 +144,12 @@ def test_bars_hold_the_samples_of_all_classes_and_the_rows_stay_for_the_filter()
 
 
 @pytest.mark.parametrize(("edges", "rows"), [([0.0, 1.0], [[1, 2]]), ([0.0], [[]]), ([0.0, 1.0], [])])
-def test_counts_that_do_not_fit_their_edges_are_refused(edges: list[float], rows: list[list[float]]) -> None:
+def test_counts_that_do_not_fit_their_edges_are_refused(edges, rows):
     with pytest.raises(ValueError, match="counts in every class's row"):
         histogram("Margins", edges, rows, "c0", "Margin")
 
 
-def heat(size: int, names: list[str] | None = None) -> Heat:
+def heat(size, names=None):
     values = np.zeros((size, size))
     np.fill_diagonal(values, 3)
     values[0, 1] = 1
@@ -165,7 +165,7 @@ def heat(size: int, names: list[str] | None = None) -> Heat:
     )
 
 
-def test_few_classes_show_every_number_and_say_what_it_is() -> None:
+def test_few_classes_show_every_number_and_say_what_it_is():
     made = heat_map(heat(2))
     tips = [unescape(tip) for tip in re.findall(r'data-tip="([^"]*)"', made)]
     assert tips[:2] == [
@@ -179,11 +179,11 @@ def test_few_classes_show_every_number_and_say_what_it_is() -> None:
     assert "data-sortable" not in made
 
 
-def test_a_name_that_looks_like_a_place_holder_stays_as_it_is() -> None:
+def test_a_name_that_looks_like_a_place_holder_stays_as_it_is():
     assert "true {value}, predicted {share}" in unescape(heat_map(heat(2, ["{value}", "{share}"])))
 
 
-def test_many_classes_become_one_pixel_a_cell_with_all_values_for_pointing() -> None:
+def test_many_classes_become_one_pixel_a_cell_with_all_values_for_pointing():
     made = heat_map(heat(30))
     assert "<table" not in made
     image = Image.open(io.BytesIO(base64.b64decode(re.search(r"base64,([^\"]+)", made)[1])))

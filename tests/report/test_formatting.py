@@ -16,24 +16,24 @@ from icda.report.formatting import (
 )
 
 
-def test_every_metric_that_is_one_number_has_a_wording() -> None:
+def test_every_metric_that_is_one_number_has_a_wording():
     found = evaluate_predictions(torch.eye(2), torch.tensor([0, 1]))
     assert set(found) - {"per_class_accuracy", "per_group_accuracy"} == set(FIGURES)
 
 
-def test_unmeasured_figures_are_blank() -> None:
+def test_unmeasured_figures_are_blank():
     assert metric_text("accuracy", None) == metric_text("nll", None) == duration(None) == ""
     assert mean_and_deviation("accuracy", None, None) == ""
 
 
-def test_a_duration_never_has_sixty_of_anything() -> None:
+def test_a_duration_never_has_sixty_of_anything():
     assert duration(119.7) == "2 min 0 s"
     assert duration(3599.9) == "1 h 0 min"
     assert duration(59.99) == "1 min 0 s"
 
 
 @pytest.mark.parametrize(("right", "samples"), [(0, 10), (3, 10), (10, 10), (812, 1000)])
-def test_wilsons_ends_are_the_shares_that_would_just_be_rejected(right: int, samples: int) -> None:
+def test_wilsons_ends_are_the_shares_that_would_just_be_rejected(right, samples):
     low, high = wilson(right, samples)
     observed = right / samples
     for end in (low, high):
@@ -43,7 +43,7 @@ def test_wilsons_ends_are_the_shares_that_would_just_be_rejected(right: int, sam
     assert 0 <= low <= observed <= high <= 1
 
 
-def test_the_bootstrap_agrees_with_the_normal_law_for_large_classes() -> None:
+def test_the_bootstrap_agrees_with_the_normal_law_for_large_classes():
     shares, samples = [0.9, 0.5, 0.7], [4000, 2000, 3000]
     error = math.sqrt(sum(p * (1 - p) / n for p, n in zip(shares, samples, strict=True))) / 3
     low, high = bootstrap_mean(shares, samples)
@@ -78,11 +78,11 @@ RESULT = {
         ("average_group_accuracy", bootstrap_mean([0.75, 0.25], [8, 4])),
     ],
 )
-def test_each_figure_gets_the_interval_of_the_samples_it_rests_on(name: str, interval: tuple[float, float]) -> None:
+def test_each_figure_gets_the_interval_of_the_samples_it_rests_on(name, interval):
     assert uncertainty(RESULT, name).interval == interval
     assert uncertainty({"metrics": RESULT["metrics"]}, name) is None, "nobody said how many samples it rests on"
 
 
-def test_other_figures_and_no_samples_get_none() -> None:
+def test_other_figures_and_no_samples_get_none():
     assert all(uncertainty(RESULT, name) is None for name in ("nll", "calibration_error", "many_accuracy"))
     assert wilson(0, 0) is bootstrap_mean([], []) is bootstrap_mean([0.5], [0]) is bootstrap_mean([0.5], [1, 2]) is None

@@ -4,8 +4,6 @@ import itertools
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ EVIL = "<script>alert('x')</script>"
 VOID = {"meta", "img", "input"}
 
 
-def result(text: str = "word", seed: int = 0) -> dict[str, Any]:
+def result(text="word", seed=0):
     return {
         "task": text,
         "method": text,
@@ -63,7 +61,7 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
 
-def outline(page: str) -> Outline:
+def outline(page):
     parser = Outline()
     parser.feed(page)
     parser.close()
@@ -72,7 +70,7 @@ def outline(page: str) -> Outline:
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_text_from_data_is_shown_and_never_run(runs: int) -> None:
+def test_text_from_data_is_shown_and_never_run(runs):
     page = render_page([result(EVIL, seed) for seed in range(runs)])
     assert outline(page).seen.count("script") == 1  # the page's own
     assert EVIL not in page
@@ -80,7 +78,7 @@ def test_text_from_data_is_shown_and_never_run(runs: int) -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_the_page_asks_the_network_for_nothing(runs: int) -> None:
+def test_the_page_asks_the_network_for_nothing(runs):
     page = render_page([result(seed=seed) for seed in range(runs)])
     attributes = outline(page).attributes
     assert not {name for name, _ in attributes} & {"srcset", "style", "action"}
@@ -90,7 +88,7 @@ def test_the_page_asks_the_network_for_nothing(runs: int) -> None:
     assert not re.search(r"https?://|@import|url\(", page)
 
 
-def test_only_this_very_script_and_style_may_run() -> None:
+def test_only_this_very_script_and_style_may_run():
     page = render_page([result()])
     rules = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
     for tag, rule in (("script", "script-src"), ("style", "style-src")):
@@ -102,7 +100,7 @@ def test_only_this_very_script_and_style_may_run() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_headings_descend_one_level_at_a_time(runs: int) -> None:
+def test_headings_descend_one_level_at_a_time(runs):
     seen = outline(render_page([result(seed=seed) for seed in range(runs)])).seen
     levels = [int(tag[1]) for tag in seen if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
@@ -111,7 +109,7 @@ def test_headings_descend_one_level_at_a_time(runs: int) -> None:
     assert seen.count("caption") == seen.count("table") > 0
 
 
-def test_a_full_run_fills_every_section(full_result: dict[str, Any], full_explanations: dict[str, Any]) -> None:
+def test_a_full_run_fills_every_section(full_result, full_explanations):
     page = render_page([full_result], [full_explanations | {"audit": {"summary": "All is well."}}])
     for name, (title, _) in RUN_SECTIONS.items():
         assert f'<div id="{name}" class="part"><section><h2>{title}</h2>' in page
@@ -123,31 +121,31 @@ def test_a_full_run_fills_every_section(full_result: dict[str, Any], full_explan
 @pytest.mark.parametrize(
     "empty", [{}, {"metrics": {}, "config": {}, "environment": {}, "history": [], "confusion": []}]
 )
-def test_a_section_without_data_is_left_out(name: str, empty: dict[str, Any]) -> None:
+def test_a_section_without_data_is_left_out(name, empty):
     assert f'id="{name}"' not in render_page([{"task": "waterbirds", "method": "icda", **empty}])
 
 
-def test_ids_stay_unique_when_runs_share_a_page(full_result: dict[str, Any], full_explanations: dict[str, Any]) -> None:
+def test_ids_stay_unique_when_runs_share_a_page(full_result, full_explanations):
     page = render_page([full_result, full_result | {"method": "ce"}], [full_explanations, full_explanations])
     places = re.findall(r' id="([^"]+)"', page)
     assert len(places) == len(set(places))
     assert {value for name, value in outline(page).attributes if name == "href"} <= {f"#{place}" for place in places}
 
 
-def test_every_picture_has_words(full_result: dict[str, Any], full_explanations: dict[str, Any]) -> None:
+def test_every_picture_has_words(full_result, full_explanations):
     page = render_page([full_result], [full_explanations])
     assert page.count("<img ") == len(re.findall(r'<img [^>]*alt="[^"]+"', page)) > 30
     assert page.count('<svg class="chart"') == len(re.findall(r'<svg class="chart"[^>]*aria-label="[^"]+"', page)) > 3
 
 
-def test_several_results_are_compared_and_each_can_be_opened() -> None:
+def test_several_results_are_compared_and_each_can_be_opened():
     page = render_page([result(seed=seed) for seed in range(3)])
     assert "<h2>Comparison</h2>" in page
     assert "70.00 ± 0.00" in page
     assert page.count('<details class="run"') == 3
 
 
-def test_a_result_with_only_task_and_method_makes_a_page_and_none_writes_none(tmp_path: Path) -> None:
+def test_a_result_with_only_task_and_method_makes_a_page_and_none_writes_none(tmp_path):
     page = render_page([{"task": "waterbirds", "method": "icda"}])
     outline(page)
     assert "<h1>icda on waterbirds</h1>" in page
@@ -156,7 +154,7 @@ def test_a_result_with_only_task_and_method_makes_a_page_and_none_writes_none(tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_page_works_from_what_json_gives_back_and_with_names_that_utf8_cannot_carry(tmp_path: Path) -> None:
+def test_the_page_works_from_what_json_gives_back_and_with_names_that_utf8_cannot_carry(tmp_path):
     written = write_report(tmp_path / "new" / "report.html", [json.loads(json.dumps(result()))])
     assert written.read_text(encoding="utf-8") == render_page([result()])
     written = write_report(str(tmp_path / "report.html"), [result("caf\udce9 Ünïcode")])

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 
 import pytest
 
@@ -31,12 +30,12 @@ from icda.report.results import (
         ([{"task": "t", "method": "m"}, {"task": "t"}], "result 1 has no 'method'"),
     ],
 )
-def test_what_is_no_list_of_results_is_refused(results: list, message: str) -> None:
+def test_what_is_no_list_of_results_is_refused(results, message):
     with pytest.raises(ValueError, match=message):
         check_results(results)
 
 
-def test_missing_parts_read_as_empty() -> None:
+def test_missing_parts_read_as_empty():
     assert metric({}, "accuracy") is None
     assert [as_number(value) for value in (3, float("nan"), "3", True, 10**400)] == [3.0, None, None, None, None]
     assert [whole(value) for value in (3, 3.0, None, -1)] == [3, 3, None, None]
@@ -46,16 +45,16 @@ def test_missing_parts_read_as_empty() -> None:
     assert Run({}, {"margins": None}).part("margins") == {}
 
 
-def test_names_fall_back_to_numbers_and_the_seed_may_be_missing() -> None:
+def test_names_fall_back_to_numbers_and_the_seed_may_be_missing():
     assert class_name({"class_names": ["a"]}, 1) == "1"
     assert run_title({"task": "t", "method": "m"}) == "m on t"
 
 
-def result(**more: object) -> dict[str, object]:
+def result(**more):
     return {"task": "t", "method": "m", **more}
 
 
-def test_runs_that_share_a_class_name_share_its_filter() -> None:
+def test_runs_that_share_a_class_name_share_its_filter():
     first, second = collect_runs(
         [
             result(class_names=["cat", "dog"], group_names=["day", "night"]),
@@ -68,20 +67,20 @@ def test_runs_that_share_a_class_name_share_its_filter() -> None:
     assert first.class_tokens(2) == "c0 c1"
 
 
-def test_a_class_or_group_that_nobody_knows_filters_nothing() -> None:
+def test_a_class_or_group_that_nobody_knows_filters_nothing():
     (run,) = collect_runs([result()])
     assert run.filters(None, 3, group=None) == {}
     assert (run.class_name(None), run.class_name(3), run.group_name(None), run.group_name(2)) == ("", "3", "", "2")
 
 
-def test_explanations_must_stand_beside_their_results() -> None:
+def test_explanations_must_stand_beside_their_results():
     with pytest.raises(ValueError, match="a report of 1 results takes as many explanations, got 2"):
         collect_runs([result()], [None, None])
     with pytest.raises(ValueError, match="explanation 0 is a list, not a dictionary"):
         collect_runs([result()], [[]])
 
 
-def test_evaluated_samples_are_the_rows_of_the_confusion_matrix() -> None:
+def test_evaluated_samples_are_the_rows_of_the_confusion_matrix():
     assert evaluated_samples(result(confusion=[[3, 1], [0, 7]])) == [4, 7]
     assert evaluated_samples(result()) == []
 
@@ -89,7 +88,7 @@ def test_evaluated_samples_are_the_rows_of_the_confusion_matrix() -> None:
 RESULT = {"task": "t", "method": "m", "seed": 0}
 
 
-def write_run(folder: Path, explained: bool = False, **more: object) -> Path:
+def write_run(folder, explained=False, **more):
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(RESULT | more))
     if explained:
@@ -97,7 +96,7 @@ def write_run(folder: Path, explained: bool = False, **more: object) -> Path:
     return folder
 
 
-def test_a_folder_a_result_and_the_folder_above_name_the_same_run(tmp_path: Path) -> None:
+def test_a_folder_a_result_and_the_folder_above_name_the_same_run(tmp_path):
     folder = write_run(tmp_path / "runs" / "a", explained=True)
     for path in (folder, folder / "result.json", tmp_path):
         (found,) = read_runs([path])
@@ -106,7 +105,7 @@ def test_a_folder_a_result_and_the_folder_above_name_the_same_run(tmp_path: Path
         assert found.folder == folder
 
 
-def test_runs_below_a_folder_come_in_order_and_may_lack_explanations(tmp_path: Path) -> None:
+def test_runs_below_a_folder_come_in_order_and_may_lack_explanations(tmp_path):
     for seed in (2, 0, 1):
         write_run(tmp_path / f"seed{seed}", explained=seed == 1, seed=seed)
     found = read_runs([tmp_path])
@@ -114,7 +113,7 @@ def test_runs_below_a_folder_come_in_order_and_may_lack_explanations(tmp_path: P
     assert [run.explanations is None for run in found] == [True, False, True]
 
 
-def write_ledger(path: Path, *rows: dict[str, str]) -> Path:
+def write_ledger(path, *rows):
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
@@ -122,7 +121,7 @@ def write_ledger(path: Path, *rows: dict[str, str]) -> Path:
     return path
 
 
-def test_rows_of_a_ledger_are_results_and_a_blank_figure_stays_unmeasured(tmp_path: Path) -> None:
+def test_rows_of_a_ledger_are_results_and_a_blank_figure_stays_unmeasured(tmp_path):
     row = {
         "task": "t",
         "method": "icda",
@@ -138,7 +137,7 @@ def test_rows_of_a_ledger_are_results_and_a_blank_figure_stays_unmeasured(tmp_pa
     assert found.folder is None
 
 
-def test_what_tells_rows_apart_is_never_averaged_away(tmp_path: Path) -> None:
+def test_what_tells_rows_apart_is_never_averaged_away(tmp_path):
     row = {"task": "t", "method": "icda", "seed": "0", "accuracy": "0.5", "model": "a", "options": ""}
     ledger = write_ledger(tmp_path / "a.csv", row, row | {"model": "b"}, row | {"options": "beta=0"})
     assert [(run.result["task"], run.result["method"]) for run in read_runs([ledger])] == [
@@ -148,7 +147,7 @@ def test_what_tells_rows_apart_is_never_averaged_away(tmp_path: Path) -> None:
     ]
 
 
-def test_rows_of_a_ledger_that_differ_in_epochs_or_attributes_are_no_seeds_of_each_other(tmp_path: Path) -> None:
+def test_rows_of_a_ledger_that_differ_in_epochs_or_attributes_are_no_seeds_of_each_other(tmp_path):
     row = {"task": "t", "method": "icda", "seed": "0", "accuracy": "0.5", "epochs": "40", "options": ""}
     row["attributes"] = "known"
     changes = [{}, {"epochs": "120"}, {"options": "lambda0=0.1"}, {"method": "ce"}]
@@ -167,7 +166,7 @@ def test_rows_of_a_ledger_that_differ_in_epochs_or_attributes_are_no_seeds_of_ea
     ]
 
 
-def test_runs_of_different_folders_say_what_tells_them_apart(tmp_path: Path) -> None:
+def test_runs_of_different_folders_say_what_tells_them_apart(tmp_path):
     for name, epochs, seed in (("a", 40, 0), ("b", 40, 1), ("c", 120, 0)):
         write_run(tmp_path / name, seed=seed, config={"epochs": epochs, "seed": seed})
     found = read_runs([tmp_path / name for name in "abc"])
@@ -187,7 +186,7 @@ def test_runs_of_different_folders_say_what_tells_them_apart(tmp_path: Path) -> 
         ("list.json", "[]", "holds a list"),
     ],
 )
-def test_what_is_no_run_is_refused_with_what_was_wanted(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_what_is_no_run_is_refused_with_what_was_wanted(tmp_path, name, text, message):
     with pytest.raises(FileNotFoundError, match="nor does a folder below it"):
         read_runs([tmp_path])
     with pytest.raises(FileNotFoundError, match="is not there"):

@@ -8,10 +8,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import filelock
 import pytest
@@ -19,7 +17,7 @@ import pytest
 from icda.results.claims import OWNER, FolderInUseError, claimed, owner_of
 
 
-def hold(folder: str, seconds: float, said: str) -> None:
+def hold(folder, seconds, said):
     with claimed(Path(folder)):
         Path(said).write_text("mine")
         time.sleep(seconds)
@@ -27,7 +25,7 @@ def hold(folder: str, seconds: float, said: str) -> None:
 
 
 @contextmanager
-def held_by_another(folder: Path, said: Path, seconds: float = 60.0) -> Iterator[int]:
+def held_by_another(folder, said, seconds=60.0):
     """Another process holds the folder; its number. It is killed at the end."""
     other = multiprocessing.get_context("fork").Process(target=hold, args=(str(folder), seconds, str(said)))
     other.start()
@@ -40,7 +38,7 @@ def held_by_another(folder: Path, said: Path, seconds: float = 60.0) -> Iterator
         other.join()
 
 
-def test_a_killed_process_leaves_no_claim_behind(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_no_claim_behind(tmp_path):
     cell = tmp_path / "cell"
     with held_by_another(cell, tmp_path / "said"):
         pass
@@ -49,7 +47,7 @@ def test_a_killed_process_leaves_no_claim_behind(tmp_path: Path) -> None:
     assert list(cell.iterdir()) == []
 
 
-def test_a_folder_in_use_is_refused_with_the_process_and_its_host(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_refused_with_the_process_and_its_host(tmp_path):
     cell = tmp_path / "cell"
     with held_by_another(cell, tmp_path / "said") as pid:
         sentence = rf"in use by process {pid} on {socket.gethostname()}: wait"
@@ -58,7 +56,7 @@ def test_a_folder_in_use_is_refused_with_the_process_and_its_host(tmp_path: Path
         assert owner_of(cell) == f"process {pid} on {socket.gethostname()}"
 
 
-def test_a_second_process_waits_for_the_first_and_says_for_whom(tmp_path: Path) -> None:
+def test_a_second_process_waits_for_the_first_and_says_for_whom(tmp_path):
     sentences: list[str] = []
     cell, said = tmp_path / "cell", tmp_path / "said"
     with held_by_another(cell, said, seconds=0.3) as pid, claimed(cell, say=sentences.append):
@@ -67,14 +65,14 @@ def test_a_second_process_waits_for_the_first_and_says_for_whom(tmp_path: Path) 
     assert f"in use by process {pid} on" in sentences[0]
 
 
-def test_one_process_may_claim_a_folder_twice_and_two_threads_may_not(tmp_path: Path) -> None:
+def test_one_process_may_claim_a_folder_twice_and_two_threads_may_not(tmp_path):
     with claimed(tmp_path), claimed(tmp_path, wait=False):
         assert refused_elsewhere(tmp_path)
         assert (tmp_path / OWNER).exists()
     assert not (tmp_path / OWNER).exists()
 
 
-def test_a_folder_made_for_a_claim_that_came_to_nothing_is_gone_again(tmp_path: Path) -> None:
+def test_a_folder_made_for_a_claim_that_came_to_nothing_is_gone_again(tmp_path):
     with claimed(tmp_path / "a" / "b"):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -83,7 +81,7 @@ def test_a_folder_made_for_a_claim_that_came_to_nothing_is_gone_again(tmp_path: 
     assert (tmp_path / "a" / "b" / "kept").exists()
 
 
-def test_a_folder_that_was_made_again_while_waiting_is_the_one_claimed(tmp_path: Path) -> None:
+def test_a_folder_that_was_made_again_while_waiting_is_the_one_claimed(tmp_path):
     cell, said = tmp_path / "cell", tmp_path / "said"
     with held_by_another(cell, said, seconds=0.5):
         (cell / OWNER).unlink()
@@ -93,7 +91,7 @@ def test_a_folder_that_was_made_again_while_waiting_is_the_one_claimed(tmp_path:
             assert refused_elsewhere(cell)
 
 
-def refused_elsewhere(folder: Path) -> bool:
+def refused_elsewhere(folder):
     """Whether a thread of its own, to which the claims of this one are another's, cannot claim the folder."""
     refused: list[Exception] = []
 
@@ -110,7 +108,7 @@ def refused_elsewhere(folder: Path) -> bool:
     return bool(refused)
 
 
-def test_a_folder_nobody_may_write_to_can_be_claimed_to_be_read(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_folder_nobody_may_write_to_can_be_claimed_to_be_read(tmp_path, monkeypatch):
     def read_only(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -126,7 +124,7 @@ def test_a_folder_nobody_may_write_to_can_be_claimed_to_be_read(tmp_path: Path, 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_does_not_keep_the_claim_of_a_process_that_is_killed(tmp_path: Path) -> None:
+def test_a_fork_does_not_keep_the_claim_of_a_process_that_is_killed(tmp_path):
     code = (
         "import os, sys, time\n"
         "from pathlib import Path\n"

@@ -16,7 +16,7 @@ from icda.results.files import UnwritableError, replacing, replacing_text, write
 NAMES = ("one", "two", "gone")
 
 
-def test_a_full_disk_is_one_sentence_with_the_name_of_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence_with_the_name_of_the_file(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("old")
 
@@ -31,12 +31,12 @@ def test_a_full_disk_is_one_sentence_with_the_name_of_the_file(tmp_path: Path) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
 
 
-def test_what_cannot_be_read_is_not_said_to_be_unwritable(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_not_said_to_be_unwritable(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"elsewhere"), replacing(tmp_path / "out"):
         (tmp_path / "elsewhere/in").read_bytes()
 
 
-def test_a_link_in_the_place_of_an_output_is_replaced_and_its_target_stays(tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_an_output_is_replaced_and_its_target_stays(tmp_path):
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "out.csv").symlink_to(tmp_path / "victim")
     write_atomically(tmp_path / "out.csv", b"new")
@@ -45,7 +45,7 @@ def test_a_link_in_the_place_of_an_output_is_replaced_and_its_target_stays(tmp_p
     assert not (tmp_path / "out.csv").is_symlink()
 
 
-def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
@@ -54,13 +54,13 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def fill(folder: Path, content: str) -> None:
+def fill(folder, content):
     with renewed(folder, NAMES) as aside:
         for name in NAMES[:2]:
             (aside / name).write_text(f"{name} {content}")
 
 
-def test_files_of_a_folder_are_replaced_together_and_foreign_ones_stay(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_replaced_together_and_foreign_ones_stay(tmp_path):
     for name in (*NAMES, "mine"):
         (tmp_path / name).write_text("old")
     fill(tmp_path, "new")
@@ -68,7 +68,7 @@ def test_files_of_a_folder_are_replaced_together_and_foreign_ones_stay(tmp_path:
     assert held == {"one": "one new", "two": "two new", "mine": "old"}
 
 
-def test_a_fault_while_new_files_are_written_leaves_the_old_ones(tmp_path: Path) -> None:
+def test_a_fault_while_new_files_are_written_leaves_the_old_ones(tmp_path):
     fill(tmp_path, "old")
 
     def fail() -> None:
@@ -82,9 +82,7 @@ def test_a_fault_while_new_files_are_written_leaves_the_old_ones(tmp_path: Path)
     assert (tmp_path / "one").read_text() == "one old"
 
 
-def test_killed_at_any_step_a_folder_holds_the_old_files_or_the_new_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_any_step_a_folder_holds_the_old_files_or_the_new_ones(tmp_path, monkeypatch):
     """Each operation on files in turn is the last one before the process dies."""
 
     class Killed(BaseException):
@@ -119,7 +117,7 @@ def test_killed_at_any_step_a_folder_holds_the_old_files_or_the_new_ones(
     assert len(states) == 2
 
 
-def test_two_processes_do_not_mix_their_files(tmp_path: Path) -> None:
+def test_two_processes_do_not_mix_their_files(tmp_path):
     code = (
         "import sys; from pathlib import Path; from icda.results.claims import renewed\n"
         "for _ in range(30):\n"

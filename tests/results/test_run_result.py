@@ -5,7 +5,6 @@ import json
 import pickle
 from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -40,7 +39,7 @@ FULL = RunResult(
 )
 
 
-def test_what_is_written_is_read_back_equal_and_typed(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back_equal_and_typed(tmp_path):
     FULL.write(tmp_path / "result.json")
     found = RunResult.read(tmp_path / "result.json")
     assert found == FULL
@@ -51,7 +50,7 @@ def test_what_is_written_is_read_back_equal_and_typed(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_result_is_the_mapping_that_its_file_holds() -> None:
+def test_a_result_is_the_mapping_that_its_file_holds():
     plain = {name: value for name, value in json.loads(FULL.to_json()).items() if name != "schema_version"}
     assert plain == FULL
     assert dict(FULL) == plain
@@ -64,7 +63,7 @@ def test_a_result_is_the_mapping_that_its_file_holds() -> None:
     assert json.dumps(FULL) == json.dumps(plain)
 
 
-def test_a_result_cannot_be_changed_but_another_one_made() -> None:
+def test_a_result_cannot_be_changed_but_another_one_made():
     for change in (lambda: FULL.update(seed=4), lambda: FULL.__setitem__("seed", 4), lambda: FULL.pop("seed")):
         with pytest.raises(TypeError, match="a RunResult cannot be changed"):
             change()
@@ -75,14 +74,14 @@ def test_a_result_cannot_be_changed_but_another_one_made() -> None:
     assert copy.deepcopy(FULL) == FULL
 
 
-def test_a_metric_is_one_number_or_none() -> None:
+def test_a_metric_is_one_number_or_none():
     assert FULL.metric("accuracy") == 0.5
     assert FULL.metric("nll") is FULL.metric("per_class_accuracy") is FULL.metric("unknown") is None
     assert RunResult("t", "m").metric("accuracy") is None
     assert dict(RunResult("t", "m", group_names=[])) == {"task": "t", "method": "m", "group_names": []}
 
 
-def test_fields_of_a_later_version_survive_reading_and_writing() -> None:
+def test_fields_of_a_later_version_survive_reading_and_writing():
     history = [{"mood": "good", "train_loss": 2.0}, {"train_loss": 1.0}]  # without numbers they are counted
     found = RunResult.from_dict({"task": "t", "method": "m", "weather": {"rain": 1}, "history": history})
     assert found.others == {"weather": {"rain": 1}}
@@ -102,22 +101,20 @@ def test_fields_of_a_later_version_survive_reading_and_writing() -> None:
         ({"task": "t", "method": "m", "history": [3]}, "epoch 0 of the history is a int"),
     ],
 )
-def test_what_is_no_result_is_refused_by_the_name_of_its_file(
-    plain: dict[str, object], message: str, tmp_path: Path
-) -> None:
+def test_what_is_no_result_is_refused_by_the_name_of_its_file(plain, message, tmp_path):
     (tmp_path / "some.json").write_text(json.dumps(plain))
     with pytest.raises(ValueError, match=message):
         RunResult.read(tmp_path / "some.json")
 
 
-def test_files_that_are_no_json_objects_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_json_objects_are_refused(tmp_path):
     for content, message in ((b'{"task"', "is not JSON"), (b"\xff\xfe", "is not JSON"), (b"[]", "holds a list")):
         (tmp_path / "bad.json").write_bytes(content)
         with pytest.raises(ValueError, match=message):
             read_json(tmp_path / "bad.json")
 
 
-def test_nan_is_refused_before_the_file_is_touched(tmp_path: Path) -> None:
+def test_nan_is_refused_before_the_file_is_touched(tmp_path):
     path = tmp_path / "explanations.json"
     write_json(path, {"a": 1})
     with pytest.raises(ValueError, match="not JSON compliant"):
@@ -125,7 +122,7 @@ def test_nan_is_refused_before_the_file_is_touched(tmp_path: Path) -> None:
     assert read_json(path) == {"a": 1}
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "result.json"
     write_atomically(path, b"old")
 
@@ -145,21 +142,21 @@ result_schema = load_module(ROOT / "tools/result_schema.py", "result_schema").re
 EARLIER = Path(__file__).parents[1] / "training" / "earlier_version" / "result.json"
 
 
-def test_the_published_schema_is_the_one_of_the_code() -> None:
+def test_the_published_schema_is_the_one_of_the_code():
     assert json.loads((DOCS / "result_schema.json").read_text()) == result_schema(), (
         "python tools/result_schema.py > docs/result_schema.json"
     )
 
 
 @pytest.mark.parametrize("kind", [RunResult, EpochRecord])
-def test_the_page_explains_every_field_as_the_code_does(kind: type[Any]) -> None:
+def test_the_page_explains_every_field_as_the_code_does(kind):
     page = (DOCS / "results.md").read_text()
     for entry in fields(kind):
         if "inline" not in entry.metadata:
             assert f"| `{entry.name}` | {entry.metadata['description']} |" in page, entry.name
 
 
-def test_results_of_this_version_and_the_one_before_fit_the_schema() -> None:
+def test_results_of_this_version_and_the_one_before_fit_the_schema():
     jsonschema.Draft202012Validator.check_schema(result_schema())
     earlier = json.loads(EARLIER.read_text())
     jsonschema.validate(earlier, result_schema())
@@ -180,11 +177,11 @@ def test_results_of_this_version_and_the_one_before_fit_the_schema() -> None:
     ],
     ids=str,
 )
-def test_the_schema_refuses_what_a_run_never_writes(change: dict[str, Any]) -> None:
+def test_the_schema_refuses_what_a_run_never_writes(change):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(json.loads(EARLIER.read_text()) | change, result_schema())
 
 
-def test_the_schema_asks_for_a_task_and_a_method() -> None:
+def test_the_schema_asks_for_a_task_and_a_method():
     with pytest.raises(jsonschema.ValidationError, match="'method' is a required property"):
         jsonschema.validate({"task": "t"}, result_schema())

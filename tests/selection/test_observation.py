@@ -1,8 +1,7 @@
 """A selection rule of somebody's own that looks at more than the common metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,14 +30,12 @@ class Confidence:
 
 
 @pytest.fixture
-def rule(register_entry: Callable[..., str]) -> str:
+def rule(register_entry):
     rule = SelectionRule("confident", "confidence", description="most confident", observer=Confidence)
     return register_entry(SELECTION_RULES, rule.name, rule)
 
 
-def test_its_figures_are_logged_choose_the_epoch_and_survive_a_kill(
-    rule: str, tmp_path: Path, train_for: Callable[..., None]
-) -> None:
+def test_its_figures_are_logged_choose_the_epoch_and_survive_a_kill(rule, tmp_path, train_for):
     settings = {
         "task": "digits_lt",
         "model": "linear",
@@ -60,7 +57,7 @@ def test_its_figures_are_logged_choose_the_epoch_and_survive_a_kill(
     assert whole["history"][-1]["validation_epochs_seen"] == 3
 
 
-def test_a_figure_that_an_observer_does_not_make_is_asked_for() -> None:
+def test_a_figure_that_an_observer_does_not_make_is_asked_for():
     rule = SelectionRule("confident", "confidence", observer=Confidence)
     assert rule.score({"confidence": None}) < rule.score({"confidence": 0.0})  # not known yet
     with pytest.raises(ValueError, match="needs 'confidence' of the validation split"):

@@ -5,7 +5,7 @@ from icda.selection import Selector, ValidationView
 from icda.selection.pseudo_groups import METRIC, PseudoGroupObserver, strength_groups
 
 
-def test_a_quarter_of_each_class_with_the_largest_strengths_is_set_apart() -> None:
+def test_a_quarter_of_each_class_with_the_largest_strengths_is_set_apart():
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(60, 5, generator=generator, dtype=torch.float64)
     weight = torch.randn(3, 5, generator=generator, dtype=torch.float64)
@@ -22,7 +22,7 @@ def test_a_quarter_of_each_class_with_the_largest_strengths_is_set_apart() -> No
         assert sorted(wanted) == (groups == 2 * label + 1).nonzero().flatten().tolist()
 
 
-def test_groups_are_guessed_early_and_never_after_the_training() -> None:
+def test_groups_are_guessed_early_and_never_after_the_training():
     for epochs in (1, 2, 10, 200):
         observer, when = PseudoGroupObserver(), []
         for epoch in range(epochs):
@@ -30,7 +30,7 @@ def test_groups_are_guessed_early_and_never_after_the_training() -> None:
         assert when[0] == max(0, round(0.1 * epochs) - 1)
 
 
-def view(epoch: int, num_epochs: int = 30, calls: list[int] | None = None) -> ValidationView:
+def view(epoch, num_epochs=30, calls=None):
     """Twelve samples of two classes, with other features and logits in each epoch."""
     generator = torch.Generator().manual_seed(epoch)
     features, logits = (torch.randn(12, size, generator=generator, dtype=torch.float64) for size in (4, 2))
@@ -44,7 +44,7 @@ def view(epoch: int, num_epochs: int = 30, calls: list[int] | None = None) -> Va
     return ValidationView(epoch, num_epochs, {"accuracy": 0.5}, logits, torch.arange(12) % 2, encode, lambda: weight)
 
 
-def test_groups_are_guessed_once_and_every_later_epoch_is_judged_by_them() -> None:
+def test_groups_are_guessed_once_and_every_later_epoch_is_judged_by_them():
     observer, calls = PseudoGroupObserver(), list[int]()
     assert [observer.observe(view(epoch, calls=calls)) for epoch in (0, 1)] == [{METRIC: None}] * 2
     early = view(2)
@@ -58,7 +58,7 @@ def test_groups_are_guessed_once_and_every_later_epoch_is_judged_by_them() -> No
     assert calls == [2]  # features are encoded in the epoch of the guess and in no other
 
 
-def test_an_epoch_before_the_guess_is_kept_until_one_after_it_comes() -> None:
+def test_an_epoch_before_the_guess_is_kept_until_one_after_it_comes():
     selector = Selector("validation_worst_pseudo_group")
     answers = []
     for epoch in range(4):
@@ -68,7 +68,7 @@ def test_an_epoch_before_the_guess_is_kept_until_one_after_it_comes() -> None:
     assert selector.best_score >= 0
 
 
-def test_guessed_groups_are_in_the_state_of_the_selector_and_come_back() -> None:
+def test_guessed_groups_are_in_the_state_of_the_selector_and_come_back():
     whole = Selector("validation_worst_pseudo_group")
     assert "pseudo_groups" not in whole.state_dict()
     whole.observe(view(2))
@@ -77,11 +77,11 @@ def test_guessed_groups_are_in_the_state_of_the_selector_and_come_back() -> None
     assert resumed.observe(view(5)) == whole.observe(view(5))
 
 
-def test_a_rule_without_an_observer_observes_nothing() -> None:
+def test_a_rule_without_an_observer_observes_nothing():
     assert Selector("validation_accuracy").observe(view(2)) == {}
 
 
-def test_where_biased_networks_will_answer_groups_wait_for_them_and_are_what_they_get_wrong() -> None:
+def test_where_biased_networks_will_answer_groups_wait_for_them_and_are_what_they_get_wrong():
     observer, answers = PseudoGroupObserver(), list[torch.Tensor | None]([None, torch.tensor([0, 1, 1, 0])])
     targets = torch.tensor([0, 0, 1, 1])
 

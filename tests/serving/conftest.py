@@ -1,15 +1,14 @@
 """Small made-up data of every kind that `icda fit` takes, and models fitted to them."""
 
 import csv
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from icda.serving.fit_data import Asked, FitData, read_fit_data
-from icda.serving.fitting import Fitted, fit_model, write_fitted
+from icda.serving.fit_data import Asked, read_fit_data
+from icda.serving.fitting import fit_model, write_fitted
 from icda.serving.page import render_fit_page
 from support import write_photos
 
@@ -17,13 +16,13 @@ CLASSES = ("ant", "bee", "fly")
 GOOD, BAD = ("lovely", "great", "superb", "fine", "warm"), ("awful", "dull", "poor", "sad", "cold")
 
 
-def make_numbers(samples: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def make_numbers(samples=240, seed=0):
     generator = np.random.default_rng(seed)
     y = np.arange(samples) % 3
     return generator.normal(size=(samples, 6)) + 2 * np.eye(6)[2 * y], y
 
 
-def make_shortcut(samples: int = 1500, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def make_shortcut(samples=1500, seed=0):
     """Two classes; an attribute that is easier to read goes with the class in 94 % of the samples."""
     generator = np.random.default_rng(seed)
     y = np.arange(samples) % 2
@@ -34,7 +33,7 @@ def make_shortcut(samples: int = 1500, seed: int = 0) -> tuple[np.ndarray, np.nd
     return X.astype(np.float32), y, attribute
 
 
-def write_numbers(path: Path, X: np.ndarray, labels: np.ndarray | None) -> Path:
+def write_numbers(path, X, labels):
     """A table as pandas writes it, with a column that numbers the rows."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -45,7 +44,7 @@ def write_numbers(path: Path, X: np.ndarray, labels: np.ndarray | None) -> Path:
     return path
 
 
-def write_features(path: Path, X: np.ndarray, names: str | None = None, **columns: object) -> Path:
+def write_features(path, X, names=None, **columns):
     """An .npz, a .csv or a .parquet, by the suffix, with a column for each letter of `names` or f0, f1 and so on."""
     if path.suffix == ".npz":
         np.savez(path, features=X, **columns)
@@ -55,7 +54,7 @@ def write_features(path: Path, X: np.ndarray, names: str | None = None, **column
     return path
 
 
-def write_texts(path: Path, samples: int = 80) -> Path:
+def write_texts(path, samples=80):
     generator = np.random.default_rng(0)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -66,7 +65,7 @@ def write_texts(path: Path, samples: int = 80) -> Path:
     return path
 
 
-def fit_to(path: Path, folder: Path, asked: Asked | None = None, method: str = "auto") -> tuple[Fitted, FitData]:
+def fit_to(path, folder, asked=None, method="auto"):
     data = read_fit_data(path, asked or Asked(), folder)
     fitted = fit_model(data, method)
     write_fitted(fitted, folder, render_fit_page(fitted, str(folder), path.name))
@@ -74,7 +73,7 @@ def fit_to(path: Path, folder: Path, asked: Asked | None = None, method: str = "
 
 
 @pytest.fixture(scope="session")
-def made() -> SimpleNamespace:
+def made():
     """The functions above; tests cannot import from here."""
     return SimpleNamespace(
         numbers=make_numbers,
@@ -89,7 +88,7 @@ def made() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def image_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Fitted]:
+def image_model(tmp_path_factory):
     """A model folder fitted to pictures with the shipped encoder."""
     folder = tmp_path_factory.mktemp("images")
     fitted, _ = fit_to(write_photos(folder / "photos"), folder / "model")
@@ -97,7 +96,7 @@ def image_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Fitted]
 
 
 @pytest.fixture(scope="session")
-def shortcut_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Fitted]:
+def shortcut_model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shortcut")
     X, y, _ = make_shortcut()
     np.savez(folder / "biased.npz", features=X, y=np.array(["cat", "dog"])[y])

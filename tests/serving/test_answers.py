@@ -6,8 +6,6 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +26,7 @@ EVIL = "</script><script>alert(1)</script>"
 
 
 @pytest.fixture
-def biased(tmp_path: Path, made: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, np.ndarray]:
+def biased(tmp_path, made, monkeypatch):
     """A file of features with a shortcut in the current folder, and the attribute behind it."""
     monkeypatch.chdir(tmp_path)
     X, y, attribute = made.shortcut(600)
@@ -36,7 +34,7 @@ def biased(tmp_path: Path, made: SimpleNamespace, monkeypatch: pytest.MonkeyPatc
     return tmp_path / "biased.npz", attribute
 
 
-def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path: Path) -> None:
+def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path):
     given = {name: SampleAnswer(group, label) for name, group, label in (
         ("=1+1", "-cold", ""), ('a "b", c', "photo", "dog"), ("line\nbreak", "", "@x"), (EVIL, "sketch", ""),
     )}  # fmt: skip
@@ -59,15 +57,13 @@ def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path: Path) -> 
         ("sample,group,label\na,,emu\n", "'emu', which is no class"),
     ],
 )
-def test_answers_that_do_not_fit_the_data_are_refused(table: str, why: str) -> None:
+def test_answers_that_do_not_fit_the_data_are_refused(table, why):
     data = FitData(np.zeros((2, 2)), np.array(["cat", "dog"]), ["a", "b"], Reads("features", 2))
     with pytest.raises(InputError, match=why):
         with_answers(data, parse_answers(io.StringIO(table), "answers.csv"), "answers.csv")
 
 
-def test_from_fit_over_answers_to_a_better_model(
-    biased: tuple[Path, np.ndarray], made: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_from_fit_over_answers_to_a_better_model(biased, made, capsys):
     _, attribute = biased
     assert fit_main(["biased.npz", "--out", "model", "--method", "la"]) == 0
     assert "icda ask model" in capsys.readouterr().out
@@ -94,7 +90,7 @@ def test_from_fit_over_answers_to_a_better_model(
     assert not {one["sample"] for one in json.loads(more)["questions"]} & set(answers)
 
 
-def test_a_model_shows_no_data_from_elsewhere(biased: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+def test_a_model_shows_no_data_from_elsewhere(biased, tmp_path):
     fit_main(["biased.npz", "--out", "deep/model", "--method", "ce"])
     noted = json.loads(Path("deep/model/source.json").read_text())
     Path("elsewhere").mkdir()
@@ -105,7 +101,7 @@ def test_a_model_shows_no_data_from_elsewhere(biased: tuple[Path, np.ndarray], t
         ask_main(["../deep/model"])
 
 
-def make_maker(folder: Path, classes: int = 2, count: int = 120) -> QuestionMaker:
+def make_maker(folder, classes=2, count=120):
     """Pictures with hostile names; red in one half, grey in the other."""
     generator = np.random.default_rng(0)
     y = np.arange(count) % classes
@@ -120,13 +116,13 @@ def make_maker(folder: Path, classes: int = 2, count: int = 120) -> QuestionMake
     return QuestionMaker(FitData(X, labels, names, Reads("image", 8), Samples("image", paths, names)))
 
 
-def clean(found: icda.Audit, label_noise: str = "no") -> icda.Audit:
+def clean(found, label_noise="no"):
     """The audit with another answer about wrong labels."""
     said = replace(found.verdicts["label_noise"], answer=label_noise)
     return replace(found, assessment=replace(found.assessment, verdicts={**found.verdicts, "label_noise": said}))
 
 
-def test_where_labels_may_be_wrong_a_dozen_are_checked_even_if_nothing_differs(browser: Any, tmp_path: Path) -> None:
+def test_where_labels_may_be_wrong_a_dozen_are_checked_even_if_nothing_differs(browser, tmp_path):
     maker = make_maker(tmp_path)
     found = clean(icda.audit(maker.data.features, maker.data.labels), "cannot tell")
     path = tmp_path / "questions.html"
@@ -149,13 +145,13 @@ def test_where_labels_may_be_wrong_a_dozen_are_checked_even_if_nothing_differs(b
     page.close()
 
 
-def client_of(app: Any) -> Any:
+def client_of(app):
     from starlette.testclient import TestClient
 
     return TestClient(app, base_url="http://127.0.0.1:8000")
 
 
-def test_the_server_saves_every_answer_asks_on_and_knows_its_own(tmp_path: Path) -> None:
+def test_the_server_saves_every_answer_asks_on_and_knows_its_own(tmp_path):
     maker, out = make_maker(tmp_path), tmp_path / "answers.csv"
     found = icda.audit(maker.data.features, maker.data.labels)
     page = lambda answers, token: render_questions(maker, found, "c", answers, token)  # noqa: E731
@@ -181,9 +177,7 @@ def test_the_server_saves_every_answer_asks_on_and_knows_its_own(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("classes", "width"), [(2, 1280), (2, 390), (1000, 1280)])
-def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(
-    browser: Any, tmp_path: Path, classes: int, width: int
-) -> None:
+def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(browser, tmp_path, classes, width):
     maker = make_maker(tmp_path, classes, count=max(120, 2 * classes))
     path = tmp_path / "questions.html"
     found = clean(icda.audit(maker.data.features, maker.data.labels))
@@ -235,7 +229,7 @@ def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(
     context.close()
 
 
-def test_differences_are_named_in_words(tmp_path: Path) -> None:
+def test_differences_are_named_in_words(tmp_path):
     make_maker(tmp_path, count=20)
     red, grey = ([tmp_path / f"{row}.png" for row in range(first, 20, 2)] for first in (1, 0))
     assert "redder" in differing_pictures(red, grey)
@@ -245,7 +239,7 @@ def test_differences_are_named_in_words(tmp_path: Path) -> None:
     assert differing_texts(["it wasn't he", "wasn't there"], ["it was", "there"] * 2) == "wasn't", "one word"
 
 
-def test_rows_of_a_table_show_the_columns_that_differ_and_a_test_part_is_not_looked_at() -> None:
+def test_rows_of_a_table_show_the_columns_that_differ_and_a_test_part_is_not_looked_at():
     generator = np.random.default_rng(0)
     y = np.arange(200) % 2
     X = generator.normal(size=(200, 5))
@@ -264,9 +258,7 @@ def test_rows_of_a_table_show_the_columns_that_differ_and_a_test_part_is_not_loo
 
 
 @pytest.mark.parametrize("form", ["csv", "npz", "parquet"])
-def test_groups_in_a_file_may_have_holes(
-    form: str, tmp_path: Path, made: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_in_a_file_may_have_holes(form, tmp_path, made, monkeypatch):
     import pandas
 
     monkeypatch.chdir(tmp_path)

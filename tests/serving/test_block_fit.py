@@ -1,7 +1,6 @@
 """`icda fit --method auto` over blocks: a sample is audited, all rows are fitted."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from icda.serving import head_fit
 from icda.serving.model import load
 
 
-def make_files(folder: Path, with_shortcut: bool, count: int = 4000) -> tuple[list[str], np.ndarray, np.ndarray]:
+def make_files(folder, with_shortcut, count=4000):
     """Two classes that are told apart by one direction, and by a clearer one that is right for 95 of 100 rows."""
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 2, count)
@@ -29,9 +28,7 @@ def make_files(folder: Path, with_shortcut: bool, count: int = 4000) -> tuple[li
     return [str(folder / "features.npy"), "--labels", str(folder / "labels.npy")], features, against
 
 
-def test_a_shortcut_found_in_the_sample_is_treated_in_all_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_shortcut_found_in_the_sample_is_treated_in_all_rows(tmp_path, capsys):
     words, features, against = make_files(tmp_path, with_shortcut=True)
     labels = np.load(tmp_path / "labels.npy")
     worst = {}
@@ -52,9 +49,7 @@ TREATMENTS = ["logit_adjustment", "shortcut_prior", "trust"]
 
 @pytest.mark.parametrize("on", ["blocks", "ray"])
 @pytest.mark.parametrize("name", TREATMENTS)
-def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(
-    name: str, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(name, on, tmp_path, monkeypatch, request):
     """One path for all: the sample, what it says of every row, and the optimum."""
     if on == "ray":
         request.getfixturevalue("ray_engine")
@@ -82,9 +77,7 @@ def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(
 
 @pytest.mark.parametrize("on", ["blocks", "ray"])
 @pytest.mark.parametrize("made_of_class", [False, True])
-def test_given_groups_give_the_same_head_in_memory_over_blocks_and_on_ray(
-    made_of_class: bool, on: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_given_groups_give_the_same_head_in_memory_over_blocks_and_on_ray(made_of_class, on, tmp_path, request):
     if on == "ray":
         request.getfixturevalue("ray_engine")
     words, features, against = make_files(tmp_path, with_shortcut=True)
@@ -102,7 +95,7 @@ def test_given_groups_give_the_same_head_in_memory_over_blocks_and_on_ray(
 
 
 @pytest.mark.parametrize("method", ["ce", "isda", "risda", "icda"])
-def test_a_named_loss_is_the_same_over_blocks(method: str, tmp_path: Path) -> None:
+def test_a_named_loss_is_the_same_over_blocks(method, tmp_path):
     words, features, _ = make_files(tmp_path, with_shortcut=False, count=1500)
     assert main([*words, "--method", method, "--on", "blocks", "--out", str(tmp_path / "model")]) == 0
     wanted = head_fit.fit_named(method, features.astype(np.float32), np.load(tmp_path / "labels.npy"), 0)

@@ -1,8 +1,6 @@
 """The pages of `icda audit` and `icda fit` as a reader meets them, in Debian's Chromium."""
 
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, made: SimpleNamespace) -> dict[str, Path]:
+def pages(tmp_path_factory, made):
     """An audit of three classes with pictures, a fit against a shortcut with pictures, a fit without any."""
     folder = tmp_path_factory.mktemp("pages")
     generator = np.random.default_rng(0)
@@ -47,7 +45,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory, made: SimpleNamespace) -> di
 
 
 @pytest.mark.parametrize("name", ["audit", "fit"])
-def test_the_contents_lead_to_every_part_and_every_picture_loads(open_page: Open, name: str) -> None:
+def test_the_contents_lead_to_every_part_and_every_picture_loads(open_page, name):
     page = open_page(name)
     links = page.locator("nav a")
     assert links.count() >= 10 if name == "audit" else links.count() == 5
@@ -59,7 +57,7 @@ def test_the_contents_lead_to_every_part_and_every_picture_loads(open_page: Open
     assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
-def test_the_audit_has_every_part(open_page: Open) -> None:
+def test_the_audit_has_every_part(open_page):
     page = open_page("audit")
     for place in PARTS:
         if place != "advice":  # nothing was found that needs any
@@ -68,7 +66,7 @@ def test_the_audit_has_every_part(open_page: Open) -> None:
     assert page.locator("#suspects .trio").first.locator("img").count() > 4
 
 
-def test_the_reasons_are_folded_and_open(open_page: Open) -> None:
+def test_the_reasons_are_folded_and_open(open_page):
     page = open_page("audit")
     reason = page.locator("#verdicts details li").first
     assert not reason.is_visible()
@@ -76,7 +74,7 @@ def test_the_reasons_are_folded_and_open(open_page: Open) -> None:
     assert reason.is_visible()
 
 
-def test_a_ranking_is_sorted_by_click(open_page: Open) -> None:
+def test_a_ranking_is_sorted_by_click(open_page):
     page = open_page("audit")
     page.locator("#labels thead th", has_text="Quality").locator("button").click()
     page.locator("#labels thead th", has_text="Quality").locator("button").click()
@@ -85,7 +83,7 @@ def test_a_ranking_is_sorted_by_click(open_page: Open) -> None:
     assert len(set(shown)) > 5
 
 
-def test_a_class_is_filtered_everywhere(open_page: Open) -> None:
+def test_a_class_is_filtered_everywhere(open_page):
     page = open_page("audit")
     everything = column(page, "#tied table", 0)
     page.select_option("#filter-class", label="fly")
@@ -100,16 +98,14 @@ def test_a_class_is_filtered_everywhere(open_page: Open) -> None:
 
 @pytest.mark.parametrize("name", ["audit", "fit", "plain"])
 @pytest.mark.parametrize("width", [360, 820, 1280])
-def test_the_page_never_scrolls_sideways(open_page: Open, name: str, width: int) -> None:
+def test_the_page_never_scrolls_sideways(open_page, name, width):
     page = open_page(name, width=width)
     page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("name", ["audit", "fit"])
-def test_a_class_called_script_is_shown_and_nothing_else_can_run(
-    open_page: Open, browser: Any, pages: dict[str, Path], name: str, tmp_path: Path
-) -> None:
+def test_a_class_called_script_is_shown_and_nothing_else_can_run(open_page, browser, pages, name, tmp_path):
     page = open_page(name)
     assert EVIL in page.locator("#filter-class option").all_inner_texts()
     assert page.locator("script").count() == 1
@@ -125,7 +121,7 @@ def test_a_class_called_script_is_shown_and_nothing_else_can_run(
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_first_screen_of_a_fit_shows_both_lots_of_samples(open_page: Open, width: int) -> None:
+def test_the_first_screen_of_a_fit_shows_both_lots_of_samples(open_page, width):
     """What makes a shortcut plain must not stand below sentences: pictures of both lots side by side."""
     page = open_page("fit", width)
     lots = page.locator("#result .contrast").first.locator("> div")
@@ -142,7 +138,7 @@ def test_the_first_screen_of_a_fit_shows_both_lots_of_samples(open_page: Open, w
         assert below["y"] + below["height"] <= 1000  # the next step can be seen without much scrolling
 
 
-def test_the_fit_says_before_and_after_and_how_to_go_on(open_page: Open) -> None:
+def test_the_fit_says_before_and_after_and_how_to_go_on(open_page):
     page = open_page("fit")
     headings = page.locator("main > .part > section > h2").all_inner_texts()
     parts = ["The result", "What was found", "What was done and brought", "What to check", "How to use it"]
@@ -159,7 +155,7 @@ def test_the_fit_says_before_and_after_and_how_to_go_on(open_page: Open) -> None
     assert "shortcut" in page.locator("#result").inner_text()
 
 
-def test_without_a_script_the_page_is_complete(open_page: Open) -> None:
+def test_without_a_script_the_page_is_complete(open_page):
     page = open_page("audit", java_script_enabled=False)
     assert page.locator("#tied tbody tr").count() > 5
     assert page.locator("#words").is_visible()

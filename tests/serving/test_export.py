@@ -1,8 +1,6 @@
 """Exported models answer as ours do: onnxruntime runs the graphs."""
 
 import json
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,14 +18,12 @@ from icda.training import TrainConfig, train
 TOLERANCE = 1e-5
 
 
-def run_onnx(path: Path, **inputs: np.ndarray) -> np.ndarray:
+def run_onnx(path, **inputs):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return session.run(["logits"], inputs)[0]
 
 
-def test_encoder_and_head_are_one_graph_from_bytes_to_logits(
-    image_model: tuple[Path, Any], made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_encoder_and_head_are_one_graph_from_bytes_to_logits(image_model, made, tmp_path):
     model = icda.load(image_model[0])
     path = export_onnx(model, tmp_path / "model.onnx")
     files = sorted(made.write_images(tmp_path / "new", 5, seed=3, classes=False).rglob("*.png"))
@@ -39,7 +35,7 @@ def test_encoder_and_head_are_one_graph_from_bytes_to_logits(
     assert json.loads(known["classes"]) == ["blue", "red"]
 
 
-def test_a_text_model_takes_tokens_of_any_length(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_text_model_takes_tokens_of_any_length(made, tmp_path):
     made.fit_to(made.write_texts(tmp_path / "texts.csv", 60), tmp_path / "model")
     model: Any = icda.load(tmp_path / "model")
     path = export_onnx(model, tmp_path / "model.onnx")
@@ -50,7 +46,7 @@ def test_a_text_model_takes_tokens_of_any_length(made: SimpleNamespace, tmp_path
     assert np.abs(run_onnx(path, **inputs) - expected).max() < TOLERANCE
 
 
-def test_a_head_on_features_keeps_its_precision(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_head_on_features_keeps_its_precision(made, tmp_path):
     X, y = made.numbers()
     np.savez(tmp_path / "f.npz", X=X, y=y)
     made.fit_to(tmp_path / "f.npz", tmp_path / "model")
@@ -60,7 +56,7 @@ def test_a_head_on_features_keeps_its_precision(made: SimpleNamespace, tmp_path:
 
 
 @pytest.mark.parametrize("method", ["icda", "tde", "co_teaching"])
-def test_a_trained_network_answers_by_its_methods_rule(method: str, made: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_trained_network_answers_by_its_methods_rule(method, made, tmp_path):
     images = made.write_images(tmp_path / "photos")
     out = tmp_path / "run"
     train(TrainConfig(data=str(images), epochs=1, model="small_cnn", method=method, learning_rate=0.01, out=str(out)))
@@ -72,14 +68,14 @@ def test_a_trained_network_answers_by_its_methods_rule(method: str, made: Simple
     assert np.abs(run_onnx(path, images=pictures) - expected).max() < TOLERANCE
 
 
-def test_the_same_model_is_exported_as_the_same_bytes(image_model: tuple[Path, Any], tmp_path: Path) -> None:
+def test_the_same_model_is_exported_as_the_same_bytes(image_model, tmp_path):
     """The library orders metadata by chance: of twenty files about half had another order."""
     model = icda.load(image_model[0])
     made = {export_safetensors(model, tmp_path / f"{k}.safetensors").read_bytes() for k in range(20)}
     assert len(made) == 1
 
 
-def test_safetensors_hold_the_weights_and_name_the_classes(image_model: tuple[Path, Any], tmp_path: Path) -> None:
+def test_safetensors_hold_the_weights_and_name_the_classes(image_model, tmp_path):
     path = export_safetensors(icda.load(image_model[0]), tmp_path / "w.safetensors")
     with safe_open(path, "pt") as file:
         assert torch.equal(file.get_tensor("coef"), torch.from_numpy(image_model[1].model.coef))

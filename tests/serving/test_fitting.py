@@ -1,7 +1,6 @@
 """`icda fit` as a function: the whole way from data to a loaded model, for every kind of data."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,12 @@ from icda.serving.trial import cross_validate, judge
 LABELS = Asked(labels="species")
 
 
-def same_to_the_bit(model: Any, estimator: Any, X: np.ndarray) -> None:
+def same_to_the_bit(model, estimator, X):
     assert np.array_equal(model.predict_proba(X), estimator.predict_proba(X))
     assert np.array_equal(model.predict(X), estimator.predict(X))
 
 
-def test_images_the_loaded_model_answers_as_the_estimator_does(image_model: tuple[Path, Any]) -> None:
+def test_images_the_loaded_model_answers_as_the_estimator_does(image_model):
     folder, _ = image_model
     features = load_features(folder / "features.npz")
     estimator = icda.RobustClassifier(random_state=0).fit(features.features, features.y)
@@ -39,7 +38,7 @@ def test_images_the_loaded_model_answers_as_the_estimator_does(image_model: tupl
     assert model.predict(paths).tolist() == features.y.tolist()
 
 
-def test_texts_are_read_by_their_column(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_texts_are_read_by_their_column(made, tmp_path):
     path = made.write_texts(tmp_path / "texts.csv")
     _, data = made.fit_to(path, tmp_path / "model")
     model = icda.load(tmp_path / "model")
@@ -51,7 +50,7 @@ def test_texts_are_read_by_their_column(made: SimpleNamespace, tmp_path: Path) -
     assert found.labels.tolist() == data.labels.tolist()
 
 
-def test_a_table_of_numbers_keeps_its_columns(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_table_of_numbers_keeps_its_columns(made, tmp_path):
     X, y = made.numbers()
     made.fit_to(made.write_numbers(tmp_path / "table.csv", X, y), tmp_path / "model", LABELS)
     model = icda.load(tmp_path / "model")
@@ -62,7 +61,7 @@ def test_a_table_of_numbers_keeps_its_columns(made: SimpleNamespace, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["npz", "parquet"])
-def test_feature_files_are_fitted_as_they_are(kind: str, made: SimpleNamespace, tmp_path: Path) -> None:
+def test_feature_files_are_fitted_as_they_are(kind, made, tmp_path):
     X, y = made.numbers()
     X = X.astype(np.float32)
     path = made.write_features(tmp_path / f"features.{kind}", X, y=y)
@@ -75,7 +74,7 @@ def test_feature_files_are_fitted_as_they_are(kind: str, made: SimpleNamespace, 
 
 
 @pytest.mark.parametrize("method", ["ce", "logit_adjustment", "icda"])
-def test_a_named_loss_is_fitted_to_standardised_features(method: str, made: SimpleNamespace) -> None:
+def test_a_named_loss_is_fitted_to_standardised_features(method, made):
     X, y = made.numbers()
     head = fit_named({"logit_adjustment": "la"}.get(method, method), X, y, 0)
     scaled = (X - X.mean(0)) / X.std(0)
@@ -84,9 +83,7 @@ def test_a_named_loss_is_fitted_to_standardised_features(method: str, made: Simp
     assert np.allclose(found - found.mean(1, keepdims=True), alone.decision_function(scaled), atol=1e-2)
 
 
-def test_a_shortcut_is_found_treated_and_read_off_new_samples(
-    shortcut_model: tuple[Path, Any], made: SimpleNamespace
-) -> None:
+def test_a_shortcut_is_found_treated_and_read_off_new_samples(shortcut_model, made):
     folder, fitted = shortcut_model
     assert fitted.audit.verdicts["shortcut"].answer == "yes"
     model = icda.load(folder)
@@ -99,7 +96,7 @@ def test_a_shortcut_is_found_treated_and_read_off_new_samples(
     assert "the same treatment was chosen" in trial.held_out
 
 
-def test_the_same_seed_gives_the_same_bytes(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes(made, tmp_path):
     X, y = made.numbers()
     path = made.write_numbers(tmp_path / "table.csv", X, y)
     for name in ("one", "two"):
@@ -111,7 +108,7 @@ def test_the_same_seed_gives_the_same_bytes(made: SimpleNamespace, tmp_path: Pat
     assert one == two
 
 
-def test_the_trial_is_a_cross_validation_written_naively() -> None:
+def test_the_trial_is_a_cross_validation_written_naively():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(50, 3))
     y = np.array(["a", "b"])[(np.arange(50) % 5 == 0).astype(int)]
@@ -132,14 +129,14 @@ def test_the_trial_is_a_cross_validation_written_naively() -> None:
     assert trial.before.worst_group is None
 
 
-def test_groups_of_a_few_samples_are_not_called_the_worst() -> None:
+def test_groups_of_a_few_samples_are_not_called_the_worst():
     y = np.array(["a"] * 20)
     groups = ["small"] * 4 + ["large"] * 16
     predicted = np.where(np.array(groups) == "small", "b", "a")
     assert judge(predicted, y, groups).worst_group.name == "large"
 
 
-def test_a_test_split_is_held_out_and_judged(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_test_split_is_held_out_and_judged(made, tmp_path):
     X, y = made.numbers()
     split = np.where(np.arange(240) < 60, "test", "train")
     np.savez(tmp_path / "f.npz", X=X, y=y, split=split)
@@ -151,7 +148,7 @@ def test_a_test_split_is_held_out_and_judged(made: SimpleNamespace, tmp_path: Pa
     assert len(fitted.audit) == 180
 
 
-def test_a_split_that_is_not_understood_is_refused() -> None:
+def test_a_split_that_is_not_understood_is_refused():
     with pytest.raises(InputError, match="split 'fold3' is not understood"):
         held_out_rows(np.array(["train", "fold3"]), "a.csv")
     with pytest.raises(InputError, match="'0' is not understood"):  # without a 2 it may mean anything
@@ -159,7 +156,7 @@ def test_a_split_that_is_not_understood_is_refused() -> None:
     assert held_out_rows(np.array(["train", "train"]), "a.csv") is None
 
 
-def test_a_folder_with_content_is_refused_unless_it_is_an_interrupted_fit(tmp_path: Path) -> None:
+def test_a_folder_with_content_is_refused_unless_it_is_an_interrupted_fit(tmp_path):
     check_out(tmp_path / "new", overwrite=False)
     (tmp_path / "features.npz.part").mkdir()
     check_out(tmp_path, overwrite=False)
@@ -172,7 +169,7 @@ def test_a_folder_with_content_is_refused_unless_it_is_an_interrupted_fit(tmp_pa
         check_out(tmp_path / "thesis.tex", overwrite=True)
 
 
-def test_the_page_shows_suspects_beside_typical_samples(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_the_page_shows_suspects_beside_typical_samples(made, tmp_path):
     """Texts whose labels were exchanged stand beside typical ones."""
     path = made.write_texts(tmp_path / "texts.csv")
     lines = path.read_text().splitlines()
@@ -187,14 +184,14 @@ def test_the_page_shows_suspects_beside_typical_samples(made: SimpleNamespace, t
     assert '<blockquote class="text">' in page
 
 
-def test_features_of_one_dimension_are_refused(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_features_of_one_dimension_are_refused(made, tmp_path):
     np.savez(tmp_path / "f.npz", X=np.zeros(4), y=np.array([0, 1, 0, 1]))
     with pytest.raises(InputError, match="expected \\(N, A\\)"):
         made.fit_to(tmp_path / "f.npz", tmp_path / "model")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_is_named_by_its_place(value: float, made: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_value_that_is_not_finite_is_named_by_its_place(value, made, tmp_path):
     X, y = made.numbers(30)
     X[[4, 9], 2] = value
     np.savez(tmp_path / "f.npz", X=X, y=y)
@@ -205,7 +202,7 @@ def test_a_value_that_is_not_finite_is_named_by_its_place(value: float, made: Si
         read_fit_data(tmp_path / "f.csv", LABELS, tmp_path / "model")
 
 
-def test_training_samples_of_one_class_are_refused(tmp_path: Path) -> None:
+def test_training_samples_of_one_class_are_refused(tmp_path):
     y, split = np.array(["a", "a", "b", "b"]), np.array(["train", "train", "test", "test"])
     np.savez(tmp_path / "f.npz", X=np.eye(4), y=y, split=split)
     with pytest.raises(InputError, match="all training samples are of one class, a; a classifier needs at least 2"):
@@ -216,19 +213,19 @@ def test_training_samples_of_one_class_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["f.npz", "f.npy"])
-def test_a_text_by_the_name_of_an_array_is_no_reason_to_allow_pickles(name: str, tmp_path: Path) -> None:
+def test_a_text_by_the_name_of_an_array_is_no_reason_to_allow_pickles(name, tmp_path):
     (tmp_path / name).write_text("these are words")
     with pytest.raises(InputError, match=f"is no {Path(name).suffix} file") as caught:
         read_fit_data(tmp_path / name, Asked(labels="y" if name == "f.npz" else __file__), tmp_path / "model")
     assert "pickle" not in str(caught.value)
 
 
-def test_an_unknown_method_is_refused_before_any_work(made: SimpleNamespace) -> None:
+def test_an_unknown_method_is_refused_before_any_work(made):
     with pytest.raises(InputError, match="did you mean 'icda'"):
         fit_model(None, "icdaa")
 
 
-def test_images_are_read_at_the_size_of_the_embedded_file(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_images_are_read_at_the_size_of_the_embedded_file(made, tmp_path):
     """At the encoder's own size the features, and with them the predictions, would be others."""
     photos = made.write_images(tmp_path / "photos", 24)
     samples = read_samples(photos)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from icda.serving.page import render_fit_page
 from icda.serving.trial import JudgedPart, Outcome, Trial
 
 
-def _planted(samples: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _planted(samples=400):
     """Two classes and a background that agrees with the class nine times of ten and is easier to read."""
     generator = np.random.default_rng(0)
     y = np.arange(samples) % 2
@@ -30,12 +29,12 @@ def _planted(samples: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(params=["npz", "csv", "parquet"])
-def file(request: pytest.FixtureRequest, made: SimpleNamespace, tmp_path: Path) -> Path:
+def file(request, made, tmp_path):
     X, y, background = _planted()
     return made.write_features(tmp_path / f"data.{request.param}", X, label=y, group=background)
 
 
-def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path: Path) -> None:
+def test_the_head_is_that_of_the_estimator_given_the_groups(file, tmp_path):
     data = read_fit_data(file, Asked(groups="group"), tmp_path / "model")
     X, y, background = _planted()
     assert data.groups.tolist() == background.tolist()
@@ -60,7 +59,7 @@ def test_the_head_is_that_of_the_estimator_given_the_groups(file: Path, tmp_path
     assert "<h2>Treatment" not in page  # the audit's own advice was another
 
 
-def test_the_test_split_is_judged_by_its_own_groups(tmp_path: Path) -> None:
+def test_the_test_split_is_judged_by_its_own_groups(tmp_path):
     X, y, background = _planted()
     split = np.where(np.arange(400) < 100, "test", "train")
     np.savez(tmp_path / "data.npz", features=X, labels=y, background=background, split=split)
@@ -75,7 +74,7 @@ def test_the_test_split_is_judged_by_its_own_groups(tmp_path: Path) -> None:
     assert fitted.trial.after.worst_group.accuracy == pytest.approx(min(shares.values()))
 
 
-def test_groups_that_hold_one_class_each_are_weights(tmp_path: Path) -> None:
+def test_groups_that_hold_one_class_each_are_weights(tmp_path):
     X, y, background = _planted()
     groups = np.char.add(np.char.add(y, "/"), background)
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=groups)
@@ -84,23 +83,21 @@ def test_groups_that_hold_one_class_each_are_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["data.npz", "data.csv"])
-def test_an_unknown_group_column_is_refused_with_the_nearest_name(
-    tmp_path: Path, made: SimpleNamespace, name: str
-) -> None:
+def test_an_unknown_group_column_is_refused_with_the_nearest_name(tmp_path, made, name):
     X, y, background = _planted(20)
     made.write_features(tmp_path / name, X, label=y, background=background)
     with pytest.raises(InputError, match="did you mean 'background'"):
         read_fit_data(tmp_path / name, Asked(groups="backgruond"), tmp_path / "model")
 
 
-def test_groups_of_another_length_are_refused(tmp_path: Path) -> None:
+def test_groups_of_another_length_are_refused(tmp_path):
     X, y, background = _planted(20)
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=background[:-1])
     with pytest.raises(InputError, match=r"groups .*one value per row"):
         read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model")
 
 
-def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
+def test_holes_of_several_columns_are_named_at_once(tmp_path):
     X, y, _ = _planted(20)
     frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y)
     frame.loc[3, "f1"] = np.nan
@@ -119,14 +116,14 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path: Path) -> None:
         read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
 
 
-def test_a_class_of_one_sample_is_refused_before_anything_is_embedded(tmp_path: Path) -> None:
+def test_a_class_of_one_sample_is_refused_before_anything_is_embedded(tmp_path):
     lines = ["text,label", *(f"a film {k},good" for k in range(5)), "another,bad"]
     (tmp_path / "texts.csv").write_text("\n".join(lines))
     with pytest.raises(InputError, match="at least 2 samples per class, and there is only one of bad"):
         read_fit_data(tmp_path / "texts.csv", Asked(encoder="no_such_encoder"), tmp_path / "model")
 
 
-def test_rows_of_a_file_can_be_chosen_as_in_the_audit(file: Path, tmp_path: Path) -> None:
+def test_rows_of_a_file_can_be_chosen_as_in_the_audit(file, tmp_path):
     wanted = Asked(where=("group=snow",))
     if file.suffix == ".parquet":
         with pytest.raises(InputError, match="where"):
@@ -138,12 +135,12 @@ def test_rows_of_a_file_can_be_chosen_as_in_the_audit(file: Path, tmp_path: Path
     assert chosen.labels.tolist() == everything.labels[everything.groups == "snow"].tolist()
 
 
-def test_rows_of_a_folder_of_images_cannot(tmp_path: Path) -> None:
+def test_rows_of_a_folder_of_images_cannot(tmp_path):
     with pytest.raises(InputError, match="--where goes with a file of features or numbers"):
         read_fit_data(tmp_path, Asked(where=("a=b",)), tmp_path / "model")
 
 
-def test_the_audit_hands_over_what_rows_it_was_asked_about_but_for_a_split() -> None:
+def test_the_audit_hands_over_what_rows_it_was_asked_about_but_for_a_split():
     from icda.cli.audit import AuditArguments
 
     asked = AuditArguments(Path("x.npz"), labels="y", where=("split=0", "year=2020"))
@@ -151,7 +148,7 @@ def test_the_audit_hands_over_what_rows_it_was_asked_about_but_for_a_split() -> 
     assert AuditArguments(Path("x.npz"), where=("split=0",)).named() == []
 
 
-def test_rows_of_one_numbered_split_are_fitted_as_the_audits_command_says(tmp_path: Path) -> None:
+def test_rows_of_one_numbered_split_are_fitted_as_the_audits_command_says(tmp_path):
     generator = np.random.default_rng(0)
     y = np.arange(120) % 2
     features = (generator.normal(size=(120, 6)) + 2 * y[:, None]).astype(np.float32)
@@ -161,9 +158,7 @@ def test_rows_of_one_numbered_split_are_fitted_as_the_audits_command_says(tmp_pa
         assert (len(data.labels), data.test) == (40, None)
 
 
-def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(
-    made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(made, tmp_path):
     X, y, background = _planted(80)
     known = [place if row % 3 else None for row, place in enumerate(background)]
     for name, missing in (("data.csv", None), ("data.parquet", None), ("data.npz", "")):
@@ -172,7 +167,7 @@ def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(
         assert data.groups.tolist() == known
 
 
-def test_a_handful_of_rare_samples_does_not_choose_the_decay() -> None:
+def test_a_handful_of_rare_samples_does_not_choose_the_decay():
     """Three samples of a rare group cannot vouch for a weaker decay that serves the frequent ones."""
     import torch
 
@@ -189,7 +184,7 @@ def test_a_handful_of_rare_samples_does_not_choose_the_decay() -> None:
     assert is_better(after, before, many, GROUP_SMOOTHING)
 
 
-def test_a_test_split_unlike_the_training_samples_is_said_first(tmp_path: Path) -> None:
+def test_a_test_split_unlike_the_training_samples_is_said_first(tmp_path):
     """Training samples that models had not seen do well, the test split does not: no figure further down may hide it."""
     from icda.serving.headline import warning
 
@@ -210,7 +205,7 @@ def test_a_test_split_unlike_the_training_samples_is_said_first(tmp_path: Path) 
     assert page.index("The result") > 0
 
 
-def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path) -> None:
+def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path):
     """Groups counted alike, estimated on samples that no model had seen, come near the truth on balanced data."""
     from icda.serving.headline import headline
 
@@ -232,7 +227,7 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path: Path
     assert "The price" in said
 
 
-def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_path: Path) -> None:
+def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_path):
     """A reader that errs shifts them: of faces, with 24 answers, the page said 12 % in the worst group; it was 42 %."""
     from icda.serving.headline import found_in_short
 
@@ -254,7 +249,7 @@ def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_pa
     assert "How suspected rows" not in pages["all"]
 
 
-def test_what_buys_nothing_is_no_price() -> None:
+def test_what_buys_nothing_is_no_price():
     """As on COMPAS with its leaking columns: the plain model was better with groups counted alike, and on the whole."""
     from icda.serving.headline import price
 

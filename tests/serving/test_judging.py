@@ -2,9 +2,6 @@
 
 import io
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,14 +18,14 @@ LABELS = np.array(["ant", "bee", "ant", "bee", "bee", "ant"])
 X = np.array([[1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0]])  # the last two are judged wrong
 
 
-def save(folder: Path, **reads: Any) -> Path:
+def save(folder, **reads):
     """Two features, two classes: the larger feature wins."""
     known = {"kind": "features", "width": 2, **reads}
     HeadModel(np.array(["ant", "bee"]), np.eye(2), np.zeros(2), Reads(**known)).save(folder)
     return folder
 
 
-def accuracy(folder: Path, data: Path, split: str = "test") -> tuple[str, int, float]:
+def accuracy(folder, data, split="test"):
     result = judge_data(folder, str(data), split)
     counts = np.array(result.confusion)
     return result.split, int(counts.sum()), float(np.trace(counts) / counts.sum())
@@ -36,9 +33,7 @@ def accuracy(folder: Path, data: Path, split: str = "test") -> tuple[str, int, f
 
 @pytest.mark.parametrize("splits", [["Training", "val", "dev", "train", "testing", "TEST"], [0, 1, 1, 0, 2, 2]])
 @pytest.mark.parametrize("suffix", ["npz", "csv", "parquet"])
-def test_the_split_of_that_name_is_judged(
-    splits: list[Any], suffix: str, made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_the_split_of_that_name_is_judged(splits, suffix, made, tmp_path):
     model = save(tmp_path / "m", columns=None if suffix == "npz" else ("a", "b"))
     path = made.write_features(tmp_path / f"f.{suffix}", X, "ab", label=LABELS, split=splits)
     assert accuracy(model, path) == ("test", 2, 0.0)
@@ -46,7 +41,7 @@ def test_the_split_of_that_name_is_judged(
     assert accuracy(model, path, "metadata") == ("all", 6, pytest.approx(4 / 6))
 
 
-def test_labels_of_the_training_file_are_never_those_of_new_features(tmp_path: Path) -> None:
+def test_labels_of_the_training_file_are_never_those_of_new_features(tmp_path):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", LABELS)
     labels = str(tmp_path / "y.npy")
@@ -60,7 +55,7 @@ def test_labels_of_the_training_file_are_never_those_of_new_features(tmp_path: P
     assert accuracy(older, tmp_path / "f.npz") == ("all", 6, pytest.approx(4 / 6))
 
 
-def test_features_of_another_encoder_are_refused(tmp_path: Path) -> None:
+def test_features_of_another_encoder_are_refused(tmp_path):
     model = save(tmp_path / "m", encoder="one", encoder_version="one 1, weights 000000000000", image_size=64)
     made = {"encoder": "two", "encoder_version": "two 1, weights ffffffffffff"}
     np.savez(tmp_path / "f.npz", X=X, y=LABELS, **made)
@@ -72,7 +67,7 @@ def test_features_of_another_encoder_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [-1, 2])
-def test_a_label_without_a_class_name_is_refused(code: int, tmp_path: Path) -> None:
+def test_a_label_without_a_class_name_is_refused(code, tmp_path):
     codes = (LABELS == "bee").astype(int)
     model, names = save(tmp_path / "m"), np.array(["ant", "bee"])
     np.savez(tmp_path / "good.npz", X=X, y=codes, class_names=names)
@@ -84,7 +79,7 @@ def test_a_label_without_a_class_name_is_refused(code: int, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_column_of_the_fit_is_read_even_if_it_numbers_the_rows(suffix: str, tmp_path: Path) -> None:
+def test_a_column_of_the_fit_is_read_even_if_it_numbers_the_rows(suffix, tmp_path):
     """So is one that is called as an array of features or as a name would be."""
     model = save(tmp_path / "m", columns=("x", "id"))
     path = tmp_path / f"f.{suffix}"
@@ -97,7 +92,7 @@ def test_a_column_of_the_fit_is_read_even_if_it_numbers_the_rows(suffix: str, tm
         judge_data(model, str(path))
 
 
-def test_one_number_called_x_is_a_column_among_others(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_one_number_called_x_is_a_column_among_others(made, tmp_path):
     values, y = made.numbers(60)
     path = tmp_path / "f.parquet"
     pd.DataFrame(values[:, :3], columns=["x", "height", "X"]).assign(y=y).to_parquet(path)
@@ -116,9 +111,7 @@ PLACES = np.array(["snow", "snow", "grass", "grass", "snow", "grass"])
 
 @pytest.mark.parametrize("suffix", ["npz", "csv", "parquet"])
 @pytest.mark.parametrize("remembered", [True, False])
-def test_the_worst_group_is_class_and_attribute_as_in_the_fit(
-    suffix: str, remembered: bool, made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_the_worst_group_is_class_and_attribute_as_in_the_fit(suffix, remembered, made, tmp_path):
     """By the attribute alone both groups have 10 of 15; the wrong ones are all ants on grass and bees on snow."""
     tables = None if suffix == "npz" else ("a", "b")
     model = save(tmp_path / "m", columns=tables, group="place" if remembered else None)
@@ -131,7 +124,7 @@ def test_the_worst_group_is_class_and_attribute_as_in_the_fit(
     assert dict(zip(result.group_names or (), result.group_samples or (), strict=True))["ant, grass"] == 10
 
 
-def test_a_group_too_small_to_judge_is_not_the_worst_and_is_shown(tmp_path: Path) -> None:
+def test_a_group_too_small_to_judge_is_not_the_worst_and_is_shown(tmp_path):
     from rich.console import Console
 
     from icda.cli.output import group_table
@@ -146,9 +139,7 @@ def test_a_group_too_small_to_judge_is_not_the_worst_and_is_shown(tmp_path: Path
     assert "too few to judge" in console.export_text()
 
 
-def test_data_without_the_column_of_the_fit_are_judged_without_groups_and_it_is_said(
-    made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_data_without_the_column_of_the_fit_are_judged_without_groups_and_it_is_said(made, tmp_path):
     np.savez(tmp_path / "f.npz", X=X, y=LABELS)
     said: list[str] = []
     result = judge_data(save(tmp_path / "m", group="place"), str(tmp_path / "f.npz"), say=said.append)

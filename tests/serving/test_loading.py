@@ -5,7 +5,7 @@ import pickle
 import struct
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from icda.training.run import load_folder, make_accelerator
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A small head on two features."""
     reads = {"kind": "features", "width": 2, "columns": ["a", "b"]}
     facts = {"kind": "head", "classes": ["cat", "dog"], "reads": reads, "facts": {}}
@@ -31,12 +31,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def change(folder: Path, **facts: Any) -> None:
+def change(folder, **facts):
     known = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps({**known, **facts}))
 
 
-def test_a_model_is_what_its_files_say(folder: Path) -> None:
+def test_a_model_is_what_its_files_say(folder):
     model = icda.load(folder)
     assert model.predict([[2.0, 1.0], [0.0, 1.0]]).tolist() == ["cat", "dog"]
     logits = np.array([[2.0, 1.0]])
@@ -67,20 +67,20 @@ def test_a_model_is_what_its_files_say(folder: Path) -> None:
         ({"shortcut_points_to": [0, 1]}, "shortcut_coef must be floats"),
     ],
 )
-def test_facts_of_a_stranger_are_checked(facts: dict[str, Any], complaint: str, folder: Path) -> None:
+def test_facts_of_a_stranger_are_checked(facts, complaint, folder):
     change(folder, **facts)
     with pytest.raises(InputError, match=complaint):
         icda.load(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"format": "icda-model"}'])
-def test_a_damaged_description_is_one_sentence(content: bytes, folder: Path) -> None:
+def test_a_damaged_description_is_one_sentence(content, folder):
     (folder / "model.json").write_bytes(content)
     with pytest.raises(InputError, match=r"model\.json"):
         icda.load(folder)
 
 
-def test_weights_that_are_a_pickle_are_not_run(folder: Path, tmp_path: Path) -> None:
+def test_weights_that_are_a_pickle_are_not_run(folder, tmp_path):
     class Evil:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "owned",))
@@ -94,14 +94,14 @@ def test_weights_that_are_a_pickle_are_not_run(folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "content", [b"", b"\0" * 7, struct.pack("<Q", 2**60) + b"{}", struct.pack("<Q", 2) + b"{}", b"\xff" * 64]
 )
-def test_damaged_weights_are_one_sentence(content: bytes, folder: Path) -> None:
+def test_damaged_weights_are_one_sentence(content, folder):
     (folder / "weights.safetensors").write_bytes(content)
     with pytest.raises(InputError, match=r"weights\.safetensors"):
         icda.load(folder)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_are_refused(value: float, folder: Path) -> None:
+def test_weights_that_are_no_numbers_are_refused(value, folder):
     facts, weights = read_model(folder)
     weights["coef"] = np.full((2, 2), value)
     write_model(folder, {key: facts[key] for key in facts if key not in ("format", "version")}, weights)
@@ -110,12 +110,12 @@ def test_weights_that_are_no_numbers_are_refused(value: float, folder: Path) -> 
 
 
 @pytest.mark.parametrize("path", [None, 3, ["model"]])
-def test_what_is_no_path_is_one_sentence(path: Any) -> None:
+def test_what_is_no_path_is_one_sentence(path):
     with pytest.raises(InputTypeError, match="load expects the path of a model's folder, got"):
         icda.load(path)
 
 
-def test_a_missing_part_is_named(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_part_is_named(folder, tmp_path):
     (folder / "weights.safetensors").unlink()
     with pytest.raises(MissingFileError, match="not whole"):
         icda.load(folder)
@@ -123,7 +123,7 @@ def test_a_missing_part_is_named(folder: Path, tmp_path: Path) -> None:
         icda.load(tmp_path)
 
 
-def test_an_encoder_with_other_weights_is_refused(image_model: tuple[Path, Any], tmp_path: Path) -> None:
+def test_an_encoder_with_other_weights_is_refused(image_model, tmp_path):
     facts, weights = read_model(image_model[0])
     facts["reads"]["encoder_version"] = "efficientnet_lite0 9, weights 000000000000"
     write_model(tmp_path / "m", {key: facts[key] for key in facts if key not in ("format", "version")}, weights)
@@ -132,16 +132,14 @@ def test_an_encoder_with_other_weights_is_refused(image_model: tuple[Path, Any],
         model.predict([tmp_path / "a.png"])
 
 
-def test_what_a_file_names_is_not_fetched_from_a_hub(folder: Path, tmp_path: Path) -> None:
+def test_what_a_file_names_is_not_fetched_from_a_hub(folder, tmp_path):
     change(folder, reads={"kind": "text", "width": 2, "encoder": "hf:somebody/anything"})
     with pytest.raises(UnreadableError, match="--allow-hub"):
         icda.load(folder).predict(["a text"])
 
 
 @pytest.mark.parametrize("name", ["timm:resnet18", "timm:hf_hub:somebody/anything"])
-def test_timm_is_not_asked_for_weights_that_a_file_names(
-    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timm_is_not_asked_for_weights_that_a_file_names(name, folder, monkeypatch):
     asked: list[str] = []
     timm: Any = ModuleType("timm")
     timm.create_model = lambda target, **_: asked.append(target)
@@ -163,19 +161,19 @@ def test_timm_is_not_asked_for_weights_that_a_file_names(
         (["a text"], "reads features"),
     ],
 )
-def test_wrong_inputs_are_one_sentence(inputs: Any, complaint: str, folder: Path) -> None:
+def test_wrong_inputs_are_one_sentence(inputs, complaint, folder):
     with pytest.raises(InputError, match=complaint):
         icda.load(folder).predict(inputs)
 
 
-def test_an_image_model_names_what_it_was_given(image_model: tuple[Path, Any]) -> None:
+def test_an_image_model_names_what_it_was_given(image_model):
     model = icda.load(image_model[0])
     with pytest.raises(InputError, match="reads image files, got a int"):
         model.predict([3])
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, made: SimpleNamespace) -> dict[str, Path]:
+def runs(tmp_path_factory, made):
     """Short runs on own images and own texts, and one of a method with a rule of its own."""
     folder = tmp_path_factory.mktemp("runs")
     images, texts = made.write_images(folder / "photos"), made.write_texts(folder / "texts.csv")
@@ -194,7 +192,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, made: SimpleNamespace) -> dic
 
 
 @pytest.mark.parametrize("name", ["image", "text", "shortcut"])
-def test_a_run_answers_as_its_evaluation_does(name: str, runs: dict[str, Path]) -> None:
+def test_a_run_answers_as_its_evaluation_does(name, runs):
     _, task, networks, method = load_folder(runs[name])
     expected = predict_split(method, networks, task.test, make_accelerator("no"))
     source: Any = task.test.source
@@ -205,7 +203,7 @@ def test_a_run_answers_as_its_evaluation_does(name: str, runs: dict[str, Path]) 
     assert model.classes.tolist() == list(task.class_names)
 
 
-def test_a_run_on_features_answers_as_its_evaluation_does(runs: dict[str, Path]) -> None:
+def test_a_run_on_features_answers_as_its_evaluation_does(runs):
     _, task, networks, method = load_folder(runs["features"])
     source: Any = task.test.source
     expected = predict_split(method, networks, task.test, make_accelerator("no"))
@@ -216,7 +214,7 @@ def test_a_run_on_features_answers_as_its_evaluation_does(runs: dict[str, Path])
         model.predict(np.zeros((2, 5)))
 
 
-def test_a_run_needs_no_training_data(runs: dict[str, Path], made: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_run_needs_no_training_data(runs, made, tmp_path):
     photos = runs["image"].parent / "photos"
     hidden = photos.rename(tmp_path / "elsewhere")
     try:
@@ -226,23 +224,19 @@ def test_a_run_needs_no_training_data(runs: dict[str, Path], made: SimpleNamespa
         hidden.rename(photos)
 
 
-def test_an_image_run_does_not_take_features(runs: dict[str, Path]) -> None:
+def test_an_image_run_does_not_take_features(runs):
     model = icda.load(runs["image"])
     with pytest.raises(InputError, match="reads images, not features"):
         model.predict(np.zeros((2, model.reads.width)))
 
 
-def test_a_run_of_a_task_prepares_images_as_the_task_does(
-    runs: dict[str, Path], made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_a_run_of_a_task_prepares_images_as_the_task_does(runs, made, tmp_path):
     model = icda.load(runs["task"])
     images = sorted(made.write_images(tmp_path / "new", 3, classes=False).rglob("*.png"))
     assert model.predict_proba(images).shape == (3, len(model.classes))
 
 
-def test_biased_networks_say_what_the_shortcut_points_to(
-    runs: dict[str, Path], made: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_biased_networks_say_what_the_shortcut_points_to(runs, made, tmp_path, monkeypatch):
     model: Any = icda.load(runs["shortcut"])
     images = made.write_images(tmp_path / "new", 4, classes=False)
     assert predict_data(model, images).points_to is None  # the run saw no sign of a shortcut
@@ -256,7 +250,7 @@ def test_biased_networks_say_what_the_shortcut_points_to(
     assert found.points_to.tolist() == expected.tolist()
 
 
-def test_a_checkpoint_that_is_a_pickle_is_not_run(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_a_pickle_is_not_run(tmp_path):
     class Evil:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "owned",))

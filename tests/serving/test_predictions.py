@@ -1,8 +1,6 @@
 """Files of predictions: one row per input, from every kind of file."""
 
 import csv
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,19 +18,19 @@ from icda.serving.model import Reads
 
 
 @pytest.fixture
-def head() -> HeadModel:
+def head():
     """Three features, three classes: the largest feature wins; the shortcut reads the first one."""
     reader = ShortcutReader(np.array([[1.0, 0, 0], [-1.0, 0, 0]]), np.zeros(2), np.array([2, 0]))
     reads = Reads("features", 3, columns=("a", "b", "c"))
     return HeadModel(np.array(["=SUM(A1)", "bee", "-1"]), np.eye(3), np.zeros(3), reads, reader)
 
 
-def read_csv(path: Path) -> list[dict[str, str]]:
+def read_csv(path):
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def test_a_row_holds_label_probabilities_and_whether_the_shortcut_disagrees(head: HeadModel, tmp_path: Path) -> None:
+def test_a_row_holds_label_probabilities_and_whether_the_shortcut_disagrees(head, tmp_path):
     pd.DataFrame({"c": [0.0, 2.0], "a": [3.0, -1.0], "b": [0.0, 1.0], "unused": ["x", "y"]}).to_csv(
         tmp_path / "new.csv", index=False
     )
@@ -48,7 +46,7 @@ def test_a_row_holds_label_probabilities_and_whether_the_shortcut_disagrees(head
     assert found.disagreements == 2
 
 
-def test_without_a_conditional_prior_there_is_nothing_to_disagree(head: HeadModel, tmp_path: Path) -> None:
+def test_without_a_conditional_prior_there_is_nothing_to_disagree(head, tmp_path):
     np.save(tmp_path / "new.npy", np.eye(3))
     head.shortcut = None
     found = predict_data(head, tmp_path / "new.npy")
@@ -56,9 +54,7 @@ def test_without_a_conditional_prior_there_is_nothing_to_disagree(head: HeadMode
     assert found.disagreements is None
 
 
-def test_images_in_nested_and_flat_folders_are_embedded_as_in_the_fit(
-    image_model: tuple[Path, Any], made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_images_in_nested_and_flat_folders_are_embedded_as_in_the_fit(image_model, made, tmp_path):
     new = made.write_images(tmp_path / "new", 9, seed=5, classes=False)
     model: Any = icda.load(image_model[0])
     found = predict_data(model, new)
@@ -75,9 +71,7 @@ def test_images_in_nested_and_flat_folders_are_embedded_as_in_the_fit(
     assert np.allclose(one.probabilities, found.probabilities[:1], atol=1e-6)
 
 
-def test_unreadable_images_are_all_named_or_left_without_a_prediction(
-    image_model: tuple[Path, Any], made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_unreadable_images_are_all_named_or_left_without_a_prediction(image_model, made, tmp_path):
     new = made.write_images(tmp_path / "new", 4, classes=False)
     for name in ("broken.png", "empty.jpg"):
         (new / name).write_bytes(b"no image")
@@ -99,7 +93,7 @@ def test_unreadable_images_are_all_named_or_left_without_a_prediction(
         predict_data(model, new, skip_unreadable=True)
 
 
-def test_features_of_another_encoder_are_refused(image_model: tuple[Path, Any], tmp_path: Path) -> None:
+def test_features_of_another_encoder_are_refused(image_model, tmp_path):
     model = icda.load(image_model[0])
     features = np.zeros((2, model.reads.width), np.float32)
     np.savez(tmp_path / "f.npz", features=features, encoder="other", encoder_version="other 1, weights ffffffffffff")
@@ -109,7 +103,7 @@ def test_features_of_another_encoder_are_refused(image_model: tuple[Path, Any], 
     assert predict_data(model, tmp_path / "g.npz").ids == ["x", "y"]
 
 
-def test_a_table_without_the_column_names_the_option_of_predict(tmp_path: Path) -> None:
+def test_a_table_without_the_column_names_the_option_of_predict(tmp_path):
     (tmp_path / "new.csv").write_text("picture\na.png\n")
     for fitted, said in ((None, "which the model reads: name it"), ("photo", "in the fit it was called 'photo'")):
         reads = Reads("image", 3, "efficientnet_lite0", column=fitted)
@@ -119,7 +113,7 @@ def test_a_table_without_the_column_names_the_option_of_predict(tmp_path: Path) 
         assert "name it with --column (column= in Python). It has picture." in str(caught.value)
 
 
-def test_lists_and_columns_of_a_parquet_file_are_the_same(head: HeadModel, tmp_path: Path) -> None:
+def test_lists_and_columns_of_a_parquet_file_are_the_same(head, tmp_path):
     X = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     pd.DataFrame(X, columns=["a", "b", "c"]).to_parquet(tmp_path / "columns.parquet")
     pd.DataFrame({"features": list(X), "id": list("vwxyz")}).to_parquet(tmp_path / "lists.parquet")
@@ -130,7 +124,7 @@ def test_lists_and_columns_of_a_parquet_file_are_the_same(head: HeadModel, tmp_p
 
 
 @pytest.mark.parametrize("column", ["features", "vector"])
-def test_a_model_fitted_to_lists_of_a_parquet_file_reads_them_again(column: str, tmp_path: Path) -> None:
+def test_a_model_fitted_to_lists_of_a_parquet_file_reads_them_again(column, tmp_path):
     rng = np.random.default_rng(0)
     y = np.arange(80) % 2
     X = rng.normal(size=(80, 3)) + 2 * y[:, None]
@@ -156,13 +150,13 @@ def test_a_model_fitted_to_lists_of_a_parquet_file_reads_them_again(column: str,
         ("a.npy", "x", "is no .npy file"),
     ],
 )
-def test_wrong_files_are_one_sentence(name: str, content: str, complaint: str, head: HeadModel, tmp_path: Path) -> None:
+def test_wrong_files_are_one_sentence(name, content, complaint, head, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=complaint):
         predict_data(head, tmp_path / name)
 
 
-def test_wrong_widths_and_places_are_one_sentence(head: HeadModel, tmp_path: Path) -> None:
+def test_wrong_widths_and_places_are_one_sentence(head, tmp_path):
     np.savez(tmp_path / "wide.npz", features=np.zeros((2, 4)))
     with pytest.raises(InputError, match=r"shape \(2, 4\), the model was fitted to \(N, 3\)"):
         predict_data(head, tmp_path / "wide.npz")
@@ -176,9 +170,7 @@ def test_wrong_widths_and_places_are_one_sentence(head: HeadModel, tmp_path: Pat
         predict_data(head, tmp_path / "nowhere.csv")
 
 
-def test_a_table_of_images_stays_in_its_folder(
-    image_model: tuple[Path, Any], made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_a_table_of_images_stays_in_its_folder(image_model, made, tmp_path):
     made.write_images(tmp_path / "outside", 1, classes=False)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "new.csv").write_text("path\n../outside/000.png\n")

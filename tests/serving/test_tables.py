@@ -1,8 +1,6 @@
 """Tables as people have them: words, truth values, dates and empty cells, from the file to the prediction."""
 
 import json
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -24,7 +22,7 @@ from icda.serving.judging import judge_data
 from icda.serving.page import render_fit_page
 
 
-def customers(samples: int = 1200, seed: int = 0) -> pd.DataFrame:
+def customers(samples=1200, seed=0):
     """A table whose label hangs on words, dates and numbers, some of them missing."""
     generator = np.random.default_rng(seed)
     job = generator.choice(["clerk", "nurse", "pilot", "poet"], samples, p=[0.5, 0.3, 0.197, 0.003])
@@ -42,7 +40,7 @@ def customers(samples: int = 1200, seed: int = 0) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_words_dates_and_empty_cells_serve_as_one_hot_by_hand(suffix: str, tmp_path: Path) -> None:
+def test_words_dates_and_empty_cells_serve_as_one_hot_by_hand(suffix, tmp_path):
     frame, new = customers(), customers(seed=1)
     path, later = tmp_path / f"data.{suffix}", tmp_path / f"new.{suffix}"
     for table, place in ((frame, path), (new, later)):
@@ -74,7 +72,7 @@ def test_words_dates_and_empty_cells_serve_as_one_hot_by_hand(suffix: str, tmp_p
     assert "Rare values pooled: job" in page
 
 
-def test_a_data_frame_a_csv_and_a_parquet_are_predicted_alike(tmp_path: Path) -> None:
+def test_a_data_frame_a_csv_and_a_parquet_are_predicted_alike(tmp_path):
     frame = customers(600)
     frame.to_csv(tmp_path / "d.csv", index=False)
     frame.to_parquet(tmp_path / "d.parquet")
@@ -95,7 +93,7 @@ def test_a_data_frame_a_csv_and_a_parquet_are_predicted_alike(tmp_path: Path) ->
         model.predict(frame.drop(columns="age"))
 
 
-def test_levels_are_those_of_scikit_learn_and_new_ones_are_pooled() -> None:
+def test_levels_are_those_of_scikit_learn_and_new_ones_are_pooled():
     cells = ["red"] * 30 + ["blue"] * 30 + ["mauve"] * 2 + [""] * 8
     plan, dropped = plan_columns({"colour": cells, "same": ["x"] * 70}, np.ones(70, dtype=bool))
     assert dropped == ["same"]
@@ -112,7 +110,7 @@ def test_levels_are_those_of_scikit_learn_and_new_ones_are_pooled() -> None:
     assert encode_table({"colour": ["never seen"]}, plan).tolist() == [[0, 0, 0, 0]]
 
 
-def test_levels_and_medians_are_learnt_without_the_test_split(tmp_path: Path) -> None:
+def test_levels_and_medians_are_learnt_without_the_test_split(tmp_path):
     frame = customers(400).assign(split=np.where(np.arange(400) < 100, "test", "train"))
     frame.loc[frame["split"] == "test", "age"] += 1000
     frame.loc[0, "job"] = "astronaut"
@@ -124,7 +122,7 @@ def test_levels_and_medians_are_learnt_without_the_test_split(tmp_path: Path) ->
     assert known["age"].fill < 60
 
 
-def test_words_are_refused_by_onnx_in_a_sentence(tmp_path: Path) -> None:
+def test_words_are_refused_by_onnx_in_a_sentence(tmp_path):
     from icda.serving.export import export_onnx
 
     customers(200).to_csv(tmp_path / "d.csv", index=False)
@@ -134,9 +132,7 @@ def test_words_are_refused_by_onnx_in_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "option"), [("comment", "--text-column"), ("path", "--image-column")])
-def test_texts_or_paths_beside_numbers_are_asked_about(
-    name: str, option: str, made: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_texts_or_paths_beside_numbers_are_asked_about(name, option, made, tmp_path):
     X, y = made.numbers(60)
     frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)]).assign(label=y)
     frame[name] = [f"some words {k}" for k in range(60)]
@@ -149,7 +145,7 @@ def test_texts_or_paths_beside_numbers_are_asked_about(
     assert data.features.shape == (60, 6)
 
 
-def test_a_missing_label_column_is_not_guessed_by_letters_and_the_last_is_named(tmp_path: Path) -> None:
+def test_a_missing_label_column_is_not_guessed_by_letters_and_the_last_is_named(tmp_path):
     names = ["AGE", *(f"BILL{k}" for k in range(20)), "default.next.month"]
     pd.DataFrame(np.eye(22), columns=names).to_csv(tmp_path / "d.csv", index=False)
     with pytest.raises(InputError, match=r"the last default\.next\.month") as refused:
@@ -157,7 +153,7 @@ def test_a_missing_label_column_is_not_guessed_by_letters_and_the_last_is_named(
     assert "mean" not in str(refused.value)
 
 
-def test_a_usual_name_inside_another_word_is_no_hint(tmp_path: Path) -> None:
+def test_a_usual_name_inside_another_word_is_no_hint(tmp_path):
     for column, is_hint in (("workclass", False), ("income_class", True)):
         pd.DataFrame(np.eye(3), columns=["age", column, "salary"]).to_csv(tmp_path / "d.csv", index=False)
         with pytest.raises(InputError, match="no label column") as refused:
@@ -165,14 +161,14 @@ def test_a_usual_name_inside_another_word_is_no_hint(tmp_path: Path) -> None:
         assert (f"Did you mean {column!r}" in str(refused.value)) == is_hint
 
 
-def test_the_label_is_no_group(tmp_path: Path) -> None:
+def test_the_label_is_no_group(tmp_path):
     customers(60).to_csv(tmp_path / "d.csv", index=False)
     with pytest.raises(InputError, match="the groups are the labels themselves"):
         read_fit_data(tmp_path / "d.csv", Asked(labels="bought", groups="bought"), tmp_path / "m")
     assert read_fit_data(tmp_path / "d.csv", Asked(labels="bought", groups="job"), tmp_path / "m").groups is not None
 
 
-def test_a_planted_column_is_named_on_the_first_screen(tmp_path: Path) -> None:
+def test_a_planted_column_is_named_on_the_first_screen(tmp_path):
     """The shortcut in words: SEX goes with the label in 95 of 100 rows, and stands on the page with its shares."""
     generator = np.random.default_rng(0)
     y = np.arange(1000) % 2
@@ -188,7 +184,7 @@ def test_a_planted_column_is_named_on_the_first_screen(tmp_path: Path) -> None:
     assert "How suspected rows" in first
 
 
-def test_a_date_that_differs_is_shown_as_a_date(tmp_path: Path) -> None:
+def test_a_date_that_differs_is_shown_as_a_date(tmp_path):
     frame = customers(200)
     frame["since"] = np.where(np.arange(200) < 100, "2020-02-01", "2021-03-04")
     frame.to_csv(tmp_path / "d.csv", index=False)
@@ -197,7 +193,7 @@ def test_a_date_that_differs_is_shown_as_a_date(tmp_path: Path) -> None:
     assert found["since"] == "earlier (2020-02-01 beside 2021-03-04)"
 
 
-def test_words_of_texts_are_named_on_the_first_screen(made: SimpleNamespace, tmp_path: Path) -> None:
+def test_words_of_texts_are_named_on_the_first_screen(made, tmp_path):
     """Reviews of books are good, of pans bad, but for a few."""
     generator = np.random.default_rng(0)
     good, bad = ("lovely", "superb", "warm"), ("awful", "dull", "sad")
@@ -214,7 +210,7 @@ def test_words_of_texts_are_named_on_the_first_screen(made: SimpleNamespace, tmp
     assert "Words that are typical of the worst-classified ones: book" in first
 
 
-def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path: Path) -> None:
+def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path):
     from icda.serving.trial import Trial, judge
 
     y = np.array(["a"] * 50 + ["b"] * 53)
@@ -228,7 +224,7 @@ def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path: Path
     assert low < 0.55 < 0.75 < high
 
 
-def test_a_data_frame_is_fitted_from_python_as_its_csv_is(tmp_path: Path) -> None:
+def test_a_data_frame_is_fitted_from_python_as_its_csv_is(tmp_path):
     from icda.serving.frames import fit_frame
 
     frame = customers(500).assign(plan=pd.Categorical(["basic", "full"] * 250))

@@ -2,14 +2,13 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda import ClassStatistics, Strength, augment, direct_strength
 
 KINDS = ["full", "diagonal", "low_rank"]
 
 
-def make_statistics(seed: int, kind: str, num_classes: int, dim: int, spread: float = 1.0) -> ClassStatistics:
+def make_statistics(seed, kind, num_classes, dim, spread=1.0):
     generator = torch.Generator().manual_seed(seed)
     statistics = ClassStatistics(num_classes, dim, kind, rank=2).double()
     for c in range(num_classes):
@@ -21,16 +20,14 @@ def make_statistics(seed: int, kind: str, num_classes: int, dim: int, spread: fl
     return statistics
 
 
-def dense(statistics: ClassStatistics) -> Tensor:
+def dense(statistics):
     covariance = statistics.covariance
     return torch.diag_embed(covariance) if covariance.dim() == 2 else covariance
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("own", "towards", "alpha", "lam"), [(0, 2, 0.6, 0.5), (1, 0, 1.0, 1.0), (2, 1, 0.1, 0.25)])
-def test_draws_of_one_pair_have_the_mean_and_covariance_of_the_paper(
-    kind: str, own: int, towards: int, alpha: float, lam: float
-) -> None:
+def test_draws_of_one_pair_have_the_mean_and_covariance_of_the_paper(kind, own, towards, alpha, lam):
     statistics = make_statistics(0, kind, 3, 3)
     features = torch.tensor([[1.0, -2.0, 0.5]], dtype=torch.float64)
     per_class = torch.zeros(1, 3, dtype=torch.float64)
@@ -54,7 +51,7 @@ def test_draws_of_one_pair_have_the_mean_and_covariance_of_the_paper(
     assert ((drawn.features.T.cov(correction=0) - expected).abs() / deviation).max() < 4.5
 
 
-def test_pairs_are_drawn_in_proportion_to_strength_over_prior() -> None:
+def test_pairs_are_drawn_in_proportion_to_strength_over_prior():
     statistics = make_statistics(1, "diagonal", 4, 2)
     generator = torch.Generator().manual_seed(2)
     targets = torch.tensor([0, 1, 2, 3, 3])
@@ -78,15 +75,7 @@ def test_pairs_are_drawn_in_proportion_to_strength_over_prior() -> None:
     assert torch.equal(drawn.targets, targets[drawn.source])
 
 
-def jensen_bound(
-    features: Tensor,
-    targets: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    statistics: ClassStatistics,
-    per_class: Tensor,
-    lam: float,
-) -> float:
+def jensen_bound(features, targets, weight, bias, statistics, per_class, lam):
     """L_J of mathematics 3.1: E log(1 + sum e^v) <= log(1 + sum E e^v), pair by pair."""
     num_classes, sigma = len(weight), dense(statistics)
     prior = statistics.count / statistics.count.sum()
@@ -113,7 +102,7 @@ def jensen_bound(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spread", [0.1, 0.5, 1.0])
-def test_cross_entropy_of_the_draws_stays_under_jensens_bound(kind: str, spread: float) -> None:
+def test_cross_entropy_of_the_draws_stays_under_jensens_bound(kind, spread):
     gaps = []
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
@@ -137,7 +126,7 @@ def test_cross_entropy_of_the_draws_stays_under_jensens_bound(kind: str, spread:
     assert sum(gaps) > 0
 
 
-def test_without_noise_the_bound_is_the_cross_entropy_of_the_draws() -> None:
+def test_without_noise_the_bound_is_the_cross_entropy_of_the_draws():
     """Classes of one sample have no covariance, so that Jensen's step is an equality."""
     statistics = ClassStatistics(2, 3).double()
     statistics.update(torch.tensor([[1.0, 0.0, 2.0], [0.0, -1.0, 1.0]]), torch.tensor([0, 1]))
@@ -152,7 +141,7 @@ def test_without_noise_the_bound_is_the_cross_entropy_of_the_draws() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_generator_draws_the_same_and_the_global_one_is_left_alone(kind: str) -> None:
+def test_the_same_generator_draws_the_same_and_the_global_one_is_left_alone(kind):
     statistics = make_statistics(0, kind, 3, 4)
     features = torch.randn(5, 4, dtype=torch.float64)
     targets = torch.tensor([0, 1, 2, 0, 1])
@@ -166,7 +155,7 @@ def test_the_same_generator_draws_the_same_and_the_global_one_is_left_alone(kind
         assert torch.equal(one, other)
 
 
-def test_lambda_zero_gives_back_the_features() -> None:
+def test_lambda_zero_gives_back_the_features():
     statistics = make_statistics(0, "full", 3, 4)
     features, targets = torch.randn(5, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1])
     strength = direct_strength(features, targets, torch.randn(3, 4, dtype=torch.float64))
@@ -174,7 +163,7 @@ def test_lambda_zero_gives_back_the_features() -> None:
     assert torch.equal(drawn.features, features[drawn.source])
 
 
-def test_features_keep_their_type_whatever_the_statistics_are() -> None:
+def test_features_keep_their_type_whatever_the_statistics_are():
     statistics = make_statistics(0, "full", 3, 4)
     features, targets = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
     drawn = augment(features, targets, statistics, direct_strength(features, targets, torch.randn(3, 4)), 0.5, 20)
@@ -182,14 +171,14 @@ def test_features_keep_their_type_whatever_the_statistics_are() -> None:
 
 
 @pytest.mark.parametrize(("lam", "number"), [(-0.1, 5), (0.5, 0)])
-def test_a_negative_lambda_or_no_draws_are_refused(lam: float, number: int) -> None:
+def test_a_negative_lambda_or_no_draws_are_refused(lam, number):
     statistics = make_statistics(0, "full", 3, 4)
     strength = Strength(torch.tensor([[0.0, 0.5, 0.5]]), torch.zeros(1))
     with pytest.raises(ValueError, match="lam must not be negative and num_samples be at least 1"):
         augment(torch.zeros(1, 4), torch.tensor([0]), statistics, strength, lam, number)
 
 
-def test_a_target_without_statistics_is_named() -> None:
+def test_a_target_without_statistics_is_named():
     statistics = ClassStatistics(3, 4)
     statistics.update(torch.randn(4, 4), torch.tensor([0, 1, 0, 1]))
     strength = Strength(torch.tensor([[0.5, 0.5, 0.0]]), torch.zeros(1))
@@ -197,7 +186,7 @@ def test_a_target_without_statistics_is_named() -> None:
         augment(torch.zeros(1, 4), torch.tensor([2]), statistics, strength, 0.5, 5)
 
 
-def test_strengths_that_are_all_zero_are_refused() -> None:
+def test_strengths_that_are_all_zero_are_refused():
     statistics = make_statistics(0, "full", 3, 4)
     with pytest.raises(ValueError, match="all strengths are zero"):
         augment(torch.zeros(1, 4), torch.tensor([0]), statistics, Strength(torch.zeros(1, 3), torch.zeros(1)), 0.5, 5)

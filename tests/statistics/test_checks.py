@@ -1,6 +1,6 @@
 """What statistics are built on: checks, buffers that keep their digits, low-rank factors."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from icda.statistics.low_rank import compress
 TARGETS = torch.arange(6) % 3
 
 
-def check_refused(error: type[Exception], words: str, features: Any, targets: Any = TARGETS) -> None:
+def check_refused(error, words, features, targets=TARGETS):
     """An update of statistics of any kind is refused, and nothing is lost."""
     for kind in ("full", "diagonal", "low_rank"):
         statistics = ClassStatistics(3, 4, kind)  # type: ignore[arg-type]
@@ -26,7 +26,7 @@ def check_refused(error: type[Exception], words: str, features: Any, targets: An
         assert all(torch.equal(value, before[name]) for name, value in statistics.state_dict().items())
 
 
-def spoilt(value: float) -> torch.Tensor:
+def spoilt(value):
     features = torch.zeros(6, 4)
     features[2, 1], features[4, 0] = value, -value
     return features
@@ -46,7 +46,7 @@ def spoilt(value: float) -> torch.Tensor:
         ([[0.0] * 4] * 6, InputTypeError, "torch.Tensor, got list"),
     ],
 )
-def test_features_that_cannot_be_taken_are_named(features: Any, error: type[Exception], words: str) -> None:
+def test_features_that_cannot_be_taken_are_named(features, error, words):
     check_refused(error, words, features)
 
 
@@ -60,30 +60,30 @@ def test_features_that_cannot_be_taken_are_named(features: Any, error: type[Exce
         (torch.zeros(6, 1).long(), InputError, r"shape \(6,\)"),
     ],
 )
-def test_labels_that_cannot_be_taken_are_named(targets: torch.Tensor, error: type[Exception], words: str) -> None:
+def test_labels_that_cannot_be_taken_are_named(targets, error, words):
     check_refused(error, words, torch.zeros(6, 4), targets)
 
 
-def test_good_features_of_any_precision_pass_and_unvalidated_values_are_the_callers_affair() -> None:
+def test_good_features_of_any_precision_pass_and_unvalidated_values_are_the_callers_affair():
     ClassStatistics(3, 4).update(torch.randn(6, 4, dtype=torch.bfloat16), TARGETS.to(torch.uint8))
     ClassStatistics(3, 4).double().update(spoilt(1e20).double(), TARGETS)
     ClassStatistics(3, 4, validate=False).update(spoilt(float("nan")), TARGETS)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, torch.tensor(1.0), float("nan"), -0.1, 1.1])
-def test_a_number_is_finite_and_in_its_range(value: Any) -> None:
+def test_a_number_is_finite_and_in_its_range(value):
     check_number(0.5, "share", "Owner", 0, 1)
     with pytest.raises((InputError, InputTypeError), match="Owner expects share"):
         check_number(value, "share", "Owner", 0, 1)
 
 
-def test_sizes_are_whole_and_large_enough() -> None:
+def test_sizes_are_whole_and_large_enough():
     for classes, features in ((1, 4), (3, 0), (2.5, 4)):
         with pytest.raises((InputError, InputTypeError), match="Owner"):
             check_sizes(classes, features, "Owner")
 
 
-def test_scalars_of_any_type_come_as_numbers() -> None:
+def test_scalars_of_any_type_come_as_numbers():
     assert read_once(torch.tensor(3), torch.tensor(True), torch.tensor(0.5)) == [3, 1, 0.5]
 
 
@@ -99,7 +99,7 @@ class Counter(KeepsPrecision):
 
 
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "float"])
-def test_a_cast_down_leaves_every_digit(cast: str) -> None:
+def test_a_cast_down_leaves_every_digit(cast):
     counter = getattr(Counter(), cast)()
     assert counter.count.dtype == torch.float64
     assert counter.count.item() == 70_001
@@ -108,18 +108,18 @@ def test_a_cast_down_leaves_every_digit(cast: str) -> None:
     assert counter.flags.dtype == torch.bool
 
 
-def test_a_module_on_the_meta_device_can_be_given_memory() -> None:
+def test_a_module_on_the_meta_device_can_be_given_memory():
     counter = Counter().to("meta")
     assert counter.count.is_meta
     assert counter.to_empty(device="cpu").half().count.dtype == torch.float64
 
 
-def rows(seed: int, *shape: int) -> torch.Tensor:
+def rows(seed, *shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize(("count", "width", "rank"), [(9, 4, 4), (3, 6, 3), (3, 6, 5), (1, 4, 2), (7, 3, 3)])
-def test_product_is_kept_when_the_rank_suffices(count: int, width: int, rank: int) -> None:
+def test_product_is_kept_when_the_rank_suffices(count, width, rank):
     given = rows(count, count, width)
     factor = compress(given, rank)
     assert factor.shape == (rank, width)
@@ -127,7 +127,7 @@ def test_product_is_kept_when_the_rank_suffices(count: int, width: int, rank: in
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
-def test_product_is_the_nearest_of_its_rank(rank: int) -> None:
+def test_product_is_the_nearest_of_its_rank(rank):
     given = rows(rank, 12, 6)
     factor = compress(given, rank)
     _, values, directions = np.linalg.svd(given.numpy())
@@ -135,17 +135,17 @@ def test_product_is_the_nearest_of_its_rank(rank: int) -> None:
     np.testing.assert_allclose(factor.T @ factor, kept.T @ np.diag(values[:rank] ** 2) @ kept, atol=1e-10)
 
 
-def test_variance_is_never_overstated() -> None:
+def test_variance_is_never_overstated():
     for seed in range(20):
         given = rows(seed, 10, 5)
         assert (compress(given, 2).square().sum(0) <= given.square().sum(0) + 1e-12).all()
 
 
-def test_rows_of_zeros_give_a_factor_of_zeros() -> None:
+def test_rows_of_zeros_give_a_factor_of_zeros():
     assert torch.equal(compress(torch.zeros(5, 4), 3), torch.zeros(3, 4))
 
 
-def test_leading_dimensions_are_a_batch() -> None:
+def test_leading_dimensions_are_a_batch():
     given = rows(0, 3, 7, 4)
     factor = compress(given, 2)
     for part, alone in zip(factor, given, strict=True):

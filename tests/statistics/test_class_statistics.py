@@ -1,5 +1,4 @@
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ KINDS = ["full", "diagonal", "low_rank"]
 Batch = tuple[Tensor, Tensor]
 
 
-def make_batch(seed: int, size: int, num_classes: int, dim: int, dtype: torch.dtype = torch.float64) -> Batch:
+def make_batch(seed, size, num_classes, dim, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
     targets = torch.randint(num_classes, (size,), generator=generator)
     mixing = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
@@ -23,18 +22,16 @@ def make_batch(seed: int, size: int, num_classes: int, dim: int, dtype: torch.dt
     return features.to(dtype), targets
 
 
-def gather(batches: list[Batch]) -> Batch:
+def gather(batches):
     return torch.cat([features for features, _ in batches]), torch.cat([targets for _, targets in batches])
 
 
-def make_statistics(kind: str, num_classes: int, dim: int, **options: Any) -> ClassStatistics:
+def make_statistics(kind, num_classes, dim, **options):
     options = {"rank": dim, **options}
     return ClassStatistics(num_classes, dim, kind, **options).double()
 
 
-def numpy_moments(
-    features: Tensor, targets: Tensor, num_classes: int, kind: str, weights: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
+def numpy_moments(features, targets, num_classes, kind, weights=None):
     """Weighted mean and covariance (ddof=0) of each class, zero for a class not seen."""
     mass = np.ones(len(features)) if weights is None else weights.double().numpy()
     dim = features.shape[1]
@@ -51,17 +48,17 @@ def numpy_moments(
     return torch.from_numpy(count), torch.from_numpy(mean), torch.from_numpy(covariance)
 
 
-def assert_moments(statistics: ClassStatistics, expected: tuple[Tensor, Tensor, Tensor], atol: float = 1e-11) -> None:
+def assert_moments(statistics, expected, atol=1e-11):
     found = (statistics.count, statistics.mean, statistics.covariance)
     for name, value, wanted in zip(("count", "mean", "covariance"), found, expected, strict=True):
         torch.testing.assert_close(value.double(), wanted, rtol=1e-9, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def snapshot(statistics: torch.nn.Module) -> dict[str, Tensor]:
+def snapshot(statistics):
     return {name: value.clone() for name, value in statistics.state_dict().items()}
 
 
-def assert_same_state(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+def assert_same_state(found, expected):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name].dtype == value.dtype, name
@@ -72,7 +69,7 @@ def assert_same_state(found: dict[str, Tensor], expected: dict[str, Tensor]) -> 
 @pytest.mark.parametrize(
     ("num_classes", "dim", "sizes"), [(4, 5, [7, 1, 20, 3, 11]), (2, 1, [1, 1, 2, 5]), (30, 3, [8] * 12)]
 )
-def test_many_batches_give_numpy_mean_and_covariance(kind: str, num_classes: int, dim: int, sizes: list[int]) -> None:
+def test_many_batches_give_numpy_mean_and_covariance(kind, num_classes, dim, sizes):
     statistics = make_statistics(kind, num_classes, dim)
     batches = [make_batch(seed, size, num_classes, dim) for seed, size in enumerate(sizes)]
     for features, targets in batches:
@@ -81,7 +78,7 @@ def test_many_batches_give_numpy_mean_and_covariance(kind: str, num_classes: int
 
 
 @pytest.mark.parametrize("rank", [1, 3])
-def test_low_rank_keeps_exact_variances_and_means_when_the_rank_does_not_suffice(rank: int) -> None:
+def test_low_rank_keeps_exact_variances_and_means_when_the_rank_does_not_suffice(rank):
     batches = [make_batch(seed, 15, 3, 6) for seed in range(6)]
     statistics = make_statistics("low_rank", 3, 6, rank=rank)
     for features, targets in batches:
@@ -95,7 +92,7 @@ def test_low_rank_keeps_exact_variances_and_means_when_the_rank_does_not_suffice
     assert (torch.linalg.eigvalsh(statistics.covariance) > -1e-12).all()
 
 
-def test_low_rank_of_one_batch_keeps_the_strongest_directions() -> None:
+def test_low_rank_of_one_batch_keeps_the_strongest_directions():
     features, targets = make_batch(3, 60, 2, 6)
     statistics = make_statistics("low_rank", 2, 6, rank=2)
     statistics.update(features, targets)
@@ -108,7 +105,7 @@ def test_low_rank_of_one_batch_keeps_the_strongest_directions() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_full_covariances_are_symmetric_and_no_variance_is_negative(kind: str) -> None:
+def test_full_covariances_are_symmetric_and_no_variance_is_negative(kind):
     statistics = ClassStatistics(3, 8, kind, rank=3)
     for seed in range(20):
         statistics.update(*make_batch(seed, 10, 3, 8, torch.float32))
@@ -124,7 +121,7 @@ def test_full_covariances_are_symmetric_and_no_variance_is_negative(kind: str) -
     ("kind", "batch_size"),
     [*((kind, size) for kind in KINDS for size in (1, 250)), ("full", 20_000), ("diagonal", 20_000)],
 )
-def test_float32_variance_survives_a_large_mean_where_sums_of_squares_do_not(kind: str, batch_size: int) -> None:
+def test_float32_variance_survives_a_large_mean_where_sums_of_squares_do_not(kind, batch_size):
     size = 20_000 if batch_size > 1 else 2_000
     generator = torch.Generator().manual_seed(0)
     values = (100 + 0.01 * torch.randn(size, 1, generator=generator, dtype=torch.float64)).float()
@@ -143,7 +140,7 @@ def test_float32_variance_survives_a_large_mean_where_sums_of_squares_do_not(kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_classes_present_are_touched(kind: str) -> None:
+def test_only_classes_present_are_touched(kind):
     statistics = ClassStatistics(5, 4, kind, rank=2, forgetting=0.9)
     statistics.update(*make_batch(0, 40, 5, 4, torch.float32))
     before = snapshot(statistics)
@@ -158,7 +155,7 @@ def test_only_classes_present_are_touched(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_class_not_seen_has_zero_mean_and_covariance_and_one_sample_has_zero_covariance(kind: str) -> None:
+def test_a_class_not_seen_has_zero_mean_and_covariance_and_one_sample_has_zero_covariance(kind):
     statistics = make_statistics(kind, 3, 4)
     statistics.update(torch.full((1, 4), 7.0), torch.tensor([1]))
     assert statistics.count.tolist() == [0, 1, 0]
@@ -167,7 +164,7 @@ def test_a_class_not_seen_has_zero_mean_and_covariance_and_one_sample_has_zero_c
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_very_frequent_label_among_many_rare_ones_gives_numpy_moments(kind: str) -> None:
+def test_one_very_frequent_label_among_many_rare_ones_gives_numpy_moments(kind):
     num_classes = 40
     targets = torch.cat([torch.zeros(60).long(), torch.arange(num_classes), torch.tensor([5, 5, 7])])
     targets = targets[torch.randperm(len(targets), generator=torch.Generator().manual_seed(1))]
@@ -183,14 +180,14 @@ def test_one_very_frequent_label_among_many_rare_ones_gives_numpy_moments(kind: 
     assert_moments(padded, expected)
 
 
-def test_features_that_require_gradients_leave_no_graph_behind() -> None:
+def test_features_that_require_gradients_leave_no_graph_behind():
     statistics = ClassStatistics(2, 3)
     statistics.update(torch.randn(4, 3, requires_grad=True) * 2, torch.tensor([0, 1, 0, 1]))
     assert not any(buffer.requires_grad for buffer in statistics.buffers())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_equal_repetition(kind: str) -> None:
+def test_weights_equal_repetition(kind):
     repeated, weighted = make_statistics(kind, 3, 4), make_statistics(kind, 3, 4)
     for seed in range(4):
         features, targets = make_batch(seed, 12, 3, 4)
@@ -201,7 +198,7 @@ def test_weights_equal_repetition(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fractional_weights_give_numpy_weighted_moments(kind: str) -> None:
+def test_fractional_weights_give_numpy_weighted_moments(kind):
     statistics = make_statistics(kind, 3, 4)
     batches = [make_batch(seed, 12, 3, 4) for seed in range(4)]
     weights = torch.rand(4, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -211,7 +208,7 @@ def test_fractional_weights_give_numpy_weighted_moments(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_of_zero_change_nothing_and_stay_finite(kind: str) -> None:
+def test_weights_of_zero_change_nothing_and_stay_finite(kind):
     statistics = make_statistics(kind, 3, 4)
     features, targets = make_batch(0, 12, 3, 4)
     statistics.update(features, targets, weights=torch.zeros(12))
@@ -223,7 +220,7 @@ def test_weights_of_zero_change_nothing_and_stay_finite(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_forgetting_weighs_a_sample_by_the_later_batches_that_hold_its_class(kind: str) -> None:
+def test_forgetting_weighs_a_sample_by_the_later_batches_that_hold_its_class(kind):
     rho = 0.7
     statistics = make_statistics(kind, 4, 3, forgetting=rho)
     batches = [make_batch(seed, 5, 4, 3) for seed in range(8)]
@@ -238,7 +235,7 @@ def test_forgetting_weighs_a_sample_by_the_later_batches_that_hold_its_class(kin
     assert_moments(statistics, expected)
 
 
-def test_shrinkage_damps_off_diagonals_of_classes_with_fewer_samples_than_dimensions() -> None:
+def test_shrinkage_damps_off_diagonals_of_classes_with_fewer_samples_than_dimensions():
     statistics = make_statistics("full", 2, 4, shrinkage=0.3)
     features = make_batch(0, 7, 2, 4)[0]
     targets = torch.tensor([0, 0, 0, 1, 1, 1, 1])
@@ -251,7 +248,7 @@ def test_shrinkage_damps_off_diagonals_of_classes_with_fewer_samples_than_dimens
     torch.testing.assert_close(statistics.covariance[1], covariance[1], rtol=0, atol=1e-12)
 
 
-def test_shrinkage_is_read_not_written() -> None:
+def test_shrinkage_is_read_not_written():
     shrunk, plain = make_statistics("full", 2, 4, shrinkage=0.3), make_statistics("full", 2, 4)
     for seed in range(3):
         batch = make_batch(seed, 3, 2, 4)
@@ -261,14 +258,14 @@ def test_shrinkage_is_read_not_written() -> None:
     assert_same_state(snapshot(shrunk), snapshot(plain))
 
 
-def test_reading_moments_copies_no_covariance() -> None:
+def test_reading_moments_copies_no_covariance():
     for kind in ("full", "diagonal"):
         statistics = ClassStatistics(3, 4, kind)
         assert statistics.moments().scatter.data_ptr() == statistics.scatter.data_ptr()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_merge_equals_one_pass_over_all_samples(kind: str) -> None:
+def test_merge_equals_one_pass_over_all_samples(kind):
     batches = [make_batch(seed, 9, 4, 3) for seed in range(6)]
     parts = [make_statistics(kind, 4, 3) for _ in range(3)]
     for k, (features, targets) in enumerate(batches):
@@ -286,9 +283,7 @@ def test_merge_equals_one_pass_over_all_samples(kind: str) -> None:
     kind=st.sampled_from(KINDS),
     seed=st.integers(0, 10_000),
 )
-def test_merge_is_associative_and_commutative(
-    sizes: tuple[int, int, int], num_classes: int, dim: int, kind: str, seed: int
-) -> None:
+def test_merge_is_associative_and_commutative(sizes, num_classes, dim, kind, seed):
     parts = []
     for k, size in enumerate(sizes):
         part = make_statistics(kind, num_classes, dim)
@@ -305,7 +300,7 @@ def test_merge_is_associative_and_commutative(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_empty_state_is_the_identity_of_merge(kind: str) -> None:
+def test_the_empty_state_is_the_identity_of_merge(kind):
     statistics = make_statistics(kind, 4, 3)
     statistics.update(*make_batch(0, 20, 4, 3))
     expected = (statistics.count.clone(), statistics.mean.clone(), statistics.covariance.clone())
@@ -314,7 +309,7 @@ def test_the_empty_state_is_the_identity_of_merge(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_merge_leaves_the_other_as_it_was(kind: str) -> None:
+def test_merge_leaves_the_other_as_it_was(kind):
     one, other = make_statistics(kind, 4, 3), make_statistics(kind, 4, 3)
     one.update(*make_batch(0, 20, 4, 3))
     other.update(*make_batch(1, 20, 4, 3))
@@ -325,7 +320,7 @@ def test_merge_leaves_the_other_as_it_was(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_statistics_gathered_in_float64_merge_into_float32_ones(kind: str) -> None:
+def test_statistics_gathered_in_float64_merge_into_float32_ones(kind):
     summary, running = make_statistics(kind, 4, 3), ClassStatistics(4, 3, kind)
     batches = [make_batch(seed, 20, 4, 3) for seed in range(3)]
     summary.update(*batches[0])
@@ -336,7 +331,7 @@ def test_statistics_gathered_in_float64_merge_into_float32_ones(kind: str) -> No
     assert_moments(running, numpy_moments(*gather(batches), 4, kind), atol=1e-3)
 
 
-def test_merge_refuses_statistics_of_another_shape_or_kind_and_changes_nothing() -> None:
+def test_merge_refuses_statistics_of_another_shape_or_kind_and_changes_nothing():
     statistics = make_statistics("full", 4, 3)
     statistics.update(*make_batch(0, 20, 4, 3))
     before = snapshot(statistics)
@@ -347,7 +342,7 @@ def test_merge_refuses_statistics_of_another_shape_or_kind_and_changes_nothing()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_assigned_moments_replace_means_and_covariances_and_keep_the_counts(kind: str) -> None:
+def test_assigned_moments_replace_means_and_covariances_and_keep_the_counts(kind):
     source, receiver = make_statistics(kind, 4, 3, rank=2), make_statistics(kind, 4, 3, rank=2)
     source.update(*make_batch(0, 40, 4, 3))
     receiver.update(*make_batch(1, 60, 4, 3))
@@ -361,7 +356,7 @@ def test_assigned_moments_replace_means_and_covariances_and_keep_the_counts(kind
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal"])
-def test_assigned_covariances_lose_their_negative_part(kind: str) -> None:
+def test_assigned_covariances_lose_their_negative_part(kind):
     statistics = make_statistics(kind, 2, 2)
     statistics.update(*make_batch(0, 40, 2, 2))
     mean, covariance = normalised(statistics.moments())
@@ -375,7 +370,7 @@ def test_assigned_covariances_lose_their_negative_part(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_state_dict_round_trip_continues_bit_for_bit(kind: str) -> None:
+def test_state_dict_round_trip_continues_bit_for_bit(kind):
     original, restored = ClassStatistics(4, 3, kind, rank=2), ClassStatistics(4, 3, kind, rank=2)
     original.update(*make_batch(0, 20, 4, 3, torch.float32))
     restored.load_state_dict(original.state_dict())
@@ -385,7 +380,7 @@ def test_state_dict_round_trip_continues_bit_for_bit(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_reset_forgets_everything(kind: str) -> None:
+def test_reset_forgets_everything(kind):
     statistics = ClassStatistics(4, 3, kind)
     statistics.update(*make_batch(0, 20, 4, 3, torch.float32))
     statistics.reset()
@@ -394,7 +389,7 @@ def test_reset_forgets_everything(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "float"])
-def test_casting_a_model_down_leaves_the_statistics_bit_identical(kind: str, cast: str) -> None:
+def test_casting_a_model_down_leaves_the_statistics_bit_identical(kind, cast):
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), ClassStatistics(4, 3, kind))
     model[1].update(*make_batch(0, 50, 4, 3, torch.float32))
     before = snapshot(model[1])
@@ -404,7 +399,7 @@ def test_casting_a_model_down_leaves_the_statistics_bit_identical(kind: str, cas
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_double_gives_float64_and_keeps_the_values(kind: str) -> None:
+def test_double_gives_float64_and_keeps_the_values(kind):
     statistics = ClassStatistics(4, 3, kind)
     statistics.update(*make_batch(0, 20, 4, 3, torch.float32))
     before = snapshot(statistics)
@@ -415,7 +410,7 @@ def test_double_gives_float64_and_keeps_the_values(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_autocast_changes_nothing(kind: str) -> None:
+def test_autocast_changes_nothing(kind):
     batch = make_batch(0, 20, 4, 3, torch.float32)
     plain, autocast = ClassStatistics(4, 3, kind), ClassStatistics(4, 3, kind)
     plain.update(*batch)
@@ -424,7 +419,7 @@ def test_autocast_changes_nothing(kind: str) -> None:
     assert_same_state(snapshot(autocast), snapshot(plain))
 
 
-def test_half_precision_features_are_accumulated_in_float32() -> None:
+def test_half_precision_features_are_accumulated_in_float32():
     features, targets = make_batch(0, 20, 4, 3, torch.bfloat16)
     found, expected = ClassStatistics(4, 3), ClassStatistics(4, 3)
     found.update(features, targets)
@@ -435,7 +430,7 @@ def test_half_precision_features_are_accumulated_in_float32() -> None:
 @pytest.mark.parametrize(
     "weights", [torch.tensor([1.0, -1.0, 1.0]), torch.tensor([1.0, float("nan"), 1.0]), torch.ones(2)]
 )
-def test_bad_weights_are_refused_and_nothing_is_lost(weights: Tensor) -> None:
+def test_bad_weights_are_refused_and_nothing_is_lost(weights):
     statistics = ClassStatistics(2, 2)
     statistics.update(torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))
     before = snapshot(statistics)
@@ -455,7 +450,7 @@ def test_bad_weights_are_refused_and_nothing_is_lost(weights: Tensor) -> None:
         ({"covariance": "low_rank", "rank": 0}, "rank"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         ClassStatistics(**{"num_classes": 3, "feature_dim": 4, **options})
 
@@ -464,17 +459,17 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
 CUTS = [12, 5, 23, "by class"]
 
 
-def rank_batches() -> list[Batch]:
+def rank_batches():
     batches = [make_batch(seed, 24, 7, 4, torch.float32) for seed in range(len(CUTS))]
     return [(features, targets.sort().values) if cut == "by class" else (features, targets)
             for (features, targets), cut in zip(batches, CUTS, strict=True)]  # fmt: skip
 
 
-def rank_statistics(kind: str) -> ClassStatistics:
+def rank_statistics(kind):
     return ClassStatistics(7, 4, kind, rank=4, forgetting=0.9)
 
 
-def update_on_rank(rank: int) -> dict[str, dict[str, Tensor]]:
+def update_on_rank(rank):
     result = {}
     for kind in KINDS:
         statistics = rank_statistics(kind)
@@ -488,12 +483,12 @@ def update_on_rank(rank: int) -> dict[str, dict[str, Tensor]]:
 
 
 @pytest.fixture(scope="module")
-def on_two_ranks(run_on_ranks: Any) -> list[dict[str, dict[str, Tensor]]]:
+def on_two_ranks(run_on_ranks):
     return run_on_ranks(update_on_rank, world_size=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_ranks_with_parts_of_each_batch_give_the_statistics_of_one_process(kind: str, on_two_ranks: Any) -> None:
+def test_two_ranks_with_parts_of_each_batch_give_the_statistics_of_one_process(kind, on_two_ranks):
     statistics = rank_statistics(kind)
     for features, targets in rank_batches():
         statistics.update(features, targets)
@@ -504,11 +499,11 @@ def test_two_ranks_with_parts_of_each_batch_give_the_statistics_of_one_process(k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_ranks_hold_the_same_statistics(kind: str, on_two_ranks: Any) -> None:
+def test_all_ranks_hold_the_same_statistics(kind, on_two_ranks):
     assert_same_state(on_two_ranks[0][kind], on_two_ranks[1][kind])
 
 
-def test_shrinkage_of_a_low_rank_covariance_is_that_of_the_full_one() -> None:
+def test_shrinkage_of_a_low_rank_covariance_is_that_of_the_full_one():
     features, targets = torch.randn(12, 5, dtype=torch.float64), torch.tensor([0] * 9 + [1] * 3)
     full, low = (
         ClassStatistics(2, 5, kind, rank=5, shrinkage=0.3).double()  # type: ignore[arg-type]
@@ -522,7 +517,7 @@ def test_shrinkage_of_a_low_rank_covariance_is_that_of_the_full_one() -> None:
     torch.testing.assert_close(full.covariance[0], torch.cov(features[targets == 0].T, correction=0))
 
 
-def test_resetting_leaves_a_graph_built_before_it_alone() -> None:
+def test_resetting_leaves_a_graph_built_before_it_alone():
     loss, head = ICDALoss(2, 3, covariance="diagonal"), torch.nn.Linear(3, 2)
     value = loss(torch.randn(6, 3), torch.tensor([0, 1, 0, 1, 0, 1]), head)
     loss.statistics.reset()

@@ -1,7 +1,6 @@
 """Short runs on the embedded digits, and what it means that two of them are the same."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ UNRELATED = {"seconds", "environment", "config"}  # may differ between two runs 
 
 
 @pytest.fixture
-def configure(tmp_path: Path) -> Callable[..., TrainConfig]:
+def configure(tmp_path):
     """`configure(name, **settings)`: three epochs of five batches on digits_lt, files under tmp_path/name."""
 
     def make(name: str, **settings: Any) -> TrainConfig:
@@ -25,7 +24,7 @@ def configure(tmp_path: Path) -> Callable[..., TrainConfig]:
 
 
 @pytest.fixture
-def assert_same_run() -> Callable[[Path, Path], None]:
+def assert_same_run():
     """`assert_same_run(one, other)`: bit-identical checkpoint, model and result, and a log line per epoch."""
 
     def check(one: Path, other: Path) -> None:
@@ -42,9 +41,7 @@ def assert_same_run() -> Callable[[Path, Path], None]:
 
 
 @pytest.fixture
-def assert_resumes(
-    configure: Callable[..., TrainConfig], train_for: Callable[..., None], assert_same_run: Callable[[Path, Path], None]
-) -> Callable[..., Path]:
+def assert_resumes(configure, train_for, assert_same_run):
     """`assert_resumes(kills, **settings)`: killed after so many steps each time and resumed, a run ends as a whole one.
 
     The whole run is made unless its folder is given; `every` is how often the other one writes a checkpoint.
@@ -65,7 +62,7 @@ def assert_resumes(
     return check
 
 
-def _assert_equal(one: Any, other: Any, where: str) -> None:
+def _assert_equal(one, other, where):
     assert type(one) is type(other), where
     if isinstance(one, dict):
         assert one.keys() == other.keys(), where

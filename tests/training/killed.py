@@ -19,7 +19,7 @@ from icda.cli.main import main
 ROUNDS = 8
 
 
-def start(options: list[str]) -> int:
+def start(options):
     child = os.fork()
     if child == 0:
         code = 1
@@ -31,7 +31,7 @@ def start(options: list[str]) -> int:
     return child
 
 
-def is_over(child: int) -> bool:
+def is_over(child):
     """Whether a run has come to its end; one that failed ends this script."""
     pid, status = os.waitpid(child, os.WNOHANG)
     if pid and status:
@@ -39,7 +39,7 @@ def is_over(child: int) -> bool:
     return bool(pid)
 
 
-def kill_when(moment: Callable[[], bool], options: list[str]) -> bool:
+def kill_when(moment, options):
     """Start a run and kill it when the moment has come; False if it came to its end before."""
     child = start(options)
     while not moment():
@@ -50,7 +50,7 @@ def kill_when(moment: Callable[[], bool], options: list[str]) -> bool:
     return os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
-def torment(whole: Path, killed: Path, seed: int, options: list[str]) -> None:
+def torment(whole, killed, seed, options):
     draw = random.Random(seed)
     for _ in range(2):  # the first time much is imported that the forks then need not import again
         started = time.monotonic()

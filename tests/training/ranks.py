@@ -25,7 +25,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def record_writes(into: list[str]) -> None:
+def record_writes(into):
     write = checkpoint.write_atomically
 
     def recorded(path: Path, content: bytes) -> None:

@@ -6,7 +6,7 @@ import random
 import resource
 import stat
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,27 +32,27 @@ class RunsCode:
         return (os.mkdir, (str(self.trace),))
 
 
-def torch_bytes(value: Any) -> bytes:
+def torch_bytes(value):
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
 
 
-def zip_bytes() -> bytes:
+def zip_bytes():
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("notes/readme.txt", "no tensors here")
     return buffer.getvalue()
 
 
-def numpy_bytes() -> bytes:
+def numpy_bytes():
     buffer = io.BytesIO()
     np.savez(buffer, weight=np.ones(3))
     return buffer.getvalue()
 
 
 @contextmanager
-def disk_with_room_for(size: int) -> Iterator[None]:
+def disk_with_room_for(size):
     """Files cannot grow beyond `size`: what a full disk does, for this process only (Python ignores SIGXFSZ)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -63,11 +63,11 @@ def disk_with_room_for(size: int) -> Iterator[None]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "run" / "checkpoint.pt"
 
 
-def test_what_was_saved_comes_back_bit_for_bit(path: Path) -> None:
+def test_what_was_saved_comes_back_bit_for_bit(path):
     state = {
         "network": nn.Linear(3, 2).state_dict(),
         "half": torch.tensor([1.5], dtype=torch.bfloat16),
@@ -83,7 +83,7 @@ def test_what_was_saved_comes_back_bit_for_bit(path: Path) -> None:
     assert all(torch.equal(found["network"][name], state["network"][name]) for name in state["network"])
 
 
-def test_a_save_leaves_one_file_that_others_may_read(path: Path) -> None:
+def test_a_save_leaves_one_file_that_others_may_read(path):
     for value in (1, 2):
         save_checkpoint(path, {"value": value})
     assert [file.name for file in path.parent.iterdir()] == [path.name]
@@ -92,7 +92,7 @@ def test_a_save_leaves_one_file_that_others_may_read(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
 
 
-def test_a_file_that_a_killed_process_left_half_written_goes_with_the_next_save(path: Path) -> None:
+def test_a_file_that_a_killed_process_left_half_written_goes_with_the_next_save(path):
     save_checkpoint(path, {"value": 1})
     path.with_name(f".{path.name}.part").write_bytes(b"half")
     save_checkpoint(path, {"value": 2})
@@ -100,7 +100,7 @@ def test_a_file_that_a_killed_process_left_half_written_goes_with_the_next_save(
     assert load_checkpoint(path)["value"] == 2
 
 
-def test_what_a_killed_process_left_under_any_name_goes_and_what_is_being_written_stays(path: Path) -> None:
+def test_what_a_killed_process_left_under_any_name_goes_and_what_is_being_written_stays(path):
     save_checkpoint(path, {"value": 1})
     left, written = (path.with_name(f".{path.name}.{letter * 16}.part") for letter in "ab")
     left.write_bytes(b"half")
@@ -113,7 +113,7 @@ def test_what_a_killed_process_left_under_any_name_goes_and_what_is_being_writte
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_link_laid_where_a_part_or_the_file_goes_leads_to_no_other_file(path: Path, tmp_path: Path) -> None:
+def test_a_link_laid_where_a_part_or_the_file_goes_leads_to_no_other_file(path, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     path.parent.mkdir()
@@ -125,7 +125,7 @@ def test_a_link_laid_where_a_part_or_the_file_goes_leads_to_no_other_file(path: 
     assert load_checkpoint(path)["value"] == 1
 
 
-def test_a_reader_never_sees_a_file_in_the_making(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_never_sees_a_file_in_the_making(path, monkeypatch):
     save_checkpoint(path, {"value": 1})
     seen = []
     monkeypatch.setattr(os, "fsync", lambda _: seen.append(load_checkpoint(path)["value"]))
@@ -153,7 +153,7 @@ FOREIGN: dict[str, Callable[[Path], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_a_foreign_file_is_refused_by_name_and_nothing_in_it_runs(kind: str, tmp_path: Path) -> None:
+def test_a_foreign_file_is_refused_by_name_and_nothing_in_it_runs(kind, tmp_path):
     path, trace = tmp_path / "checkpoint.pt", tmp_path / "trace"
     path.write_bytes(FOREIGN[kind](trace))
     with pytest.raises(CheckpointError) as caught:
@@ -163,7 +163,7 @@ def test_a_foreign_file_is_refused_by_name_and_nothing_in_it_runs(kind: str, tmp
     assert not trace.exists()
 
 
-def test_each_kind_of_trouble_has_its_own_words(path: Path) -> None:
+def test_each_kind_of_trouble_has_its_own_words(path):
     with pytest.raises(CheckpointError, match="no checkpoint at"):
         load_checkpoint(path)
     path.parent.mkdir()
@@ -181,7 +181,7 @@ def test_each_kind_of_trouble_has_its_own_words(path: Path) -> None:
         load_checkpoint(path, ("networks", "position", "optimizers"))
 
 
-def test_a_checkpoint_cut_off_anywhere_is_refused(path: Path) -> None:
+def test_a_checkpoint_cut_off_anywhere_is_refused(path):
     save_checkpoint(path, {"weight": torch.randn(40, 40), "epoch": 3})
     whole = path.read_bytes()
     for length in range(0, len(whole), 101):
@@ -190,7 +190,7 @@ def test_a_checkpoint_cut_off_anywhere_is_refused(path: Path) -> None:
             load_checkpoint(path)
 
 
-def test_a_flipped_bit_is_noticed_or_makes_no_difference(path: Path) -> None:
+def test_a_flipped_bit_is_noticed_or_makes_no_difference(path):
     weight = torch.randn(20, 20)
     save_checkpoint(path, {"weight": weight, "epoch": 3})
     whole, draw, noticed = path.read_bytes(), random.Random(0), 0
@@ -208,7 +208,7 @@ def test_a_flipped_bit_is_noticed_or_makes_no_difference(path: Path) -> None:
     assert noticed > 200
 
 
-def test_a_flipped_bit_in_the_weights_is_named(path: Path) -> None:
+def test_a_flipped_bit_in_the_weights_is_named(path):
     weight = torch.full((100,), 0.123456789)
     save_checkpoint(path, {"weight": weight})
     whole, needle = bytearray(path.read_bytes()), weight.numpy().tobytes()
@@ -218,7 +218,7 @@ def test_a_flipped_bit_in_the_weights_is_named(path: Path) -> None:
         load_checkpoint(path)
 
 
-def test_a_full_disk_keeps_the_last_good_checkpoint_and_leaves_no_scraps(path: Path) -> None:
+def test_a_full_disk_keeps_the_last_good_checkpoint_and_leaves_no_scraps(path):
     save_checkpoint(path, {"value": torch.zeros(10)})
     with (
         disk_with_room_for(20_000),
@@ -229,16 +229,14 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_leaves_no_scraps(path: P
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_full_disk_at_the_first_save_promises_nothing_and_leaves_nothing(path: Path) -> None:
+def test_a_full_disk_at_the_first_save_promises_nothing_and_leaves_nothing(path):
     with disk_with_room_for(20_000), pytest.raises(CheckpointError) as caught:
         save_checkpoint(path, {"value": torch.zeros(100_000)})
     assert "untouched" not in str(caught.value)
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_training_whose_disk_fills_up_goes_on_from_the_last_good_checkpoint(
-    tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_a_training_whose_disk_fills_up_goes_on_from_the_last_good_checkpoint(tmp_path, assert_same_run):
     class FillingView(ProgressView):
         """The disk is full from the eighth step on."""
 
@@ -265,11 +263,11 @@ def test_a_training_whose_disk_fills_up_goes_on_from_the_last_good_checkpoint(
     assert_same_run(whole.folder(), folder)
 
 
-def test_a_folder_that_vanished_is_said_by_its_path(tmp_path: Path) -> None:
+def test_a_folder_that_vanished_is_said_by_its_path(tmp_path):
     with pytest.raises(UnwritableError, match=r"could not write .*gone"):
         write_atomically(tmp_path / "gone" / "result.json", b"{}")
 
 
-def test_weights_of_another_shape_are_refused_with_file_and_part(path: Path) -> None:
+def test_weights_of_another_shape_are_refused_with_file_and_part(path):
     with pytest.raises(CheckpointError, match=r"checkpoint\.pt: its network does not fit this run: (.|\n)*weight"):
         load_state(nn.Linear(2, 3), nn.Linear(3, 3).state_dict(), "network", path)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +41,8 @@ train(TrainConfig(epochs=3, batch_size=64, out=sys.argv[1]), view=Stopping())
 
 
 def test_a_second_training_in_one_folder_is_refused_with_the_first_ones_process_and_spoils_nothing(
-    configure: Configure, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+    configure, assert_same_run
+):
     alone, shared = configure("alone"), configure("shared")
     train(alone)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -60,7 +60,7 @@ def test_a_second_training_in_one_folder_is_refused_with_the_first_ones_process_
     assert not (shared.folder() / OWNER).exists()
 
 
-def test_a_claim_whose_process_was_killed_is_no_obstacle(configure: Configure) -> None:
+def test_a_claim_whose_process_was_killed_is_no_obstacle(configure):
     config = configure("run", epochs=1)
     config.folder().mkdir()
     (config.folder() / OWNER).write_text(json.dumps({"pid": 1, "host": "elsewhere"}))
@@ -68,7 +68,7 @@ def test_a_claim_whose_process_was_killed_is_no_obstacle(configure: Configure) -
     assert not (config.folder() / OWNER).exists()
 
 
-def test_of_several_ranks_only_the_first_claims(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_ranks_only_the_first_claims(configure, monkeypatch):
     config = configure("run", epochs=1)
     train(config)
     monkeypatch.setenv("RANK", "1")
@@ -80,7 +80,7 @@ def test_of_several_ranks_only_the_first_claims(configure: Configure, monkeypatc
 
 
 @contextmanager
-def claimed_elsewhere(folder: Path) -> Iterator[None]:
+def claimed_elsewhere(folder):
     """A claim by a thread that is not this one."""
     taken, over = threading.Event(), threading.Event()
 
@@ -99,7 +99,7 @@ def claimed_elsewhere(folder: Path) -> Iterator[None]:
         thread.join()
 
 
-def test_a_refused_run_leaves_no_folder(configure: Configure) -> None:
+def test_a_refused_run_leaves_no_folder(configure):
     config = configure("a/b", task="no_such_task")
     with pytest.raises(ValueError, match="unknown task"):
         train(config)
@@ -117,7 +117,7 @@ class SwappingView(ProgressView):
             shutil.copy(self.source, self.target)
 
 
-def test_a_model_of_another_run_is_not_taken_for_this_runs(configure: Configure) -> None:
+def test_a_model_of_another_run_is_not_taken_for_this_runs(configure):
     other, config = configure("other", seed=1), configure("run")
     train(other)
     with pytest.raises(OperationError, match=r"model\.pt was written by another run \(seed 1 -> 0\)"):
@@ -128,9 +128,7 @@ def test_a_model_of_another_run_is_not_taken_for_this_runs(configure: Configure)
 @pytest.mark.parametrize(
     "missing", [("report.html",), ("config.yaml", "report.html"), ("explanations.json", "report.html")]
 )
-def test_what_was_not_written_after_the_result_is_made_by_resume(
-    missing: tuple[str, ...], configure: Configure
-) -> None:
+def test_what_was_not_written_after_the_result_is_made_by_resume(missing, configure):
     config = configure("run", epochs=1)
     result = train(config)
     before = {name: (config.folder() / name).read_bytes() for name in missing}
@@ -140,7 +138,7 @@ def test_what_was_not_written_after_the_result_is_made_by_resume(
     assert {name: (config.folder() / name).read_bytes() for name in missing} == before
 
 
-def test_a_result_without_its_model_gets_a_page_without_explanations(configure: Configure) -> None:
+def test_a_result_without_its_model_gets_a_page_without_explanations(configure):
     config = configure("run", epochs=1)
     train(config)
     for name in ("model.pt", "explanations.json", "report.html"):
@@ -150,9 +148,7 @@ def test_a_result_without_its_model_gets_a_page_without_explanations(configure: 
     assert not (config.folder() / "explanations.json").exists()
 
 
-def test_a_damaged_result_is_named_and_made_again_from_the_checkpoint(
-    configure: Configure, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_a_damaged_result_is_named_and_made_again_from_the_checkpoint(configure, assert_same_run):
     whole, config = configure("whole"), configure("run")
     train(whole)
     train(config)
@@ -163,7 +159,7 @@ def test_a_damaged_result_is_named_and_made_again_from_the_checkpoint(
     assert_same_run(whole.folder(), config.folder())
 
 
-def test_a_result_of_a_later_version_is_not_made_again(configure: Configure) -> None:
+def test_a_result_of_a_later_version_is_not_made_again(configure):
     config = configure("run", epochs=1)
     train(config)
     path = config.folder() / "result.json"
@@ -175,7 +171,7 @@ def test_a_result_of_a_later_version_is_not_made_again(configure: Configure) -> 
     assert json.loads(path.read_text()) == later
 
 
-def test_a_log_that_is_a_link_leads_to_no_other_file(configure: Configure, tmp_path: Path) -> None:
+def test_a_log_that_is_a_link_leads_to_no_other_file(configure, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     config = configure("run", epochs=1)

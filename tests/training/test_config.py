@@ -51,19 +51,19 @@ OTHER: dict[str, Any] = {
 }
 
 
-def test_every_setting_survives_the_way_through_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_survives_the_way_through_yaml(tmp_path, monkeypatch):
     for config in (TrainConfig(plugin=()), TrainConfig(**OTHER)):
         monkeypatch.setattr(plugins, "_given", dict.fromkeys(config.plugin))
         save_config(config, tmp_path / "config.yaml")
         assert load_config(tmp_path / "config.yaml") == config
 
 
-def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+def test_an_empty_file_means_the_defaults(tmp_path):
     (tmp_path / "config.yaml").write_text("# nothing yet\n")
     assert load_config(tmp_path / "config.yaml") == TrainConfig()
 
 
-def test_the_hash_changes_with_every_setting_that_shapes_the_numbers_and_with_no_other() -> None:
+def test_the_hash_changes_with_every_setting_that_shapes_the_numbers_and_with_no_other():
     assert OTHER.keys() == {field.name for field in dataclasses.fields(TrainConfig)}
     plain = TrainConfig().hash()
     for name, value in OTHER.items():
@@ -72,13 +72,13 @@ def test_the_hash_changes_with_every_setting_that_shapes_the_numbers_and_with_no
     assert {"out", "root"} <= set(NOT_SHAPING)
 
 
-def test_settings_added_later_leave_the_hashes_of_earlier_runs_as_they_were() -> None:
+def test_settings_added_later_leave_the_hashes_of_earlier_runs_as_they_were():
     """The literals were written by version 0.1.0."""
     assert TrainConfig().hash() == "f0ec8f9be700"
     assert TrainConfig(epochs=3, method="isda").hash() == "da724fd9b063"
 
 
-def test_the_default_rule_follows_whether_groups_are_known_and_leaves_earlier_hashes_alone() -> None:
+def test_the_default_rule_follows_whether_groups_are_known_and_leaves_earlier_hashes_alone():
     assert TrainConfig().selection == "last"
     unknown = TrainConfig(attributes="unknown")
     assert unknown.selection == "validation_worst_class"
@@ -90,7 +90,7 @@ def test_the_default_rule_follows_whether_groups_are_known_and_leaves_earlier_ha
     assert unknown.hash() != config_from_dict(earlier).hash()
 
 
-def test_the_hash_is_the_same_after_a_round_trip_and_in_any_order_of_options(tmp_path: Path) -> None:
+def test_the_hash_is_the_same_after_a_round_trip_and_in_any_order_of_options(tmp_path):
     one = TrainConfig(options={"lambda0": 0.25, "beta": 0}, milestones=(3, 0.5))
     two = TrainConfig(options={"beta": 0, "lambda0": 0.25}, milestones=(3, 0.5))
     save_config(one, tmp_path / "config.yaml")
@@ -98,7 +98,7 @@ def test_the_hash_is_the_same_after_a_round_trip_and_in_any_order_of_options(tmp
 
 
 @pytest.mark.parametrize(("typo", "meant"), [("epoch", "epochs"), ("learning_rat", "learning_rate"), ("ouT", "out")])
-def test_an_unknown_key_gives_the_nearest_one_and_the_file(typo: str, meant: str, tmp_path: Path) -> None:
+def test_an_unknown_key_gives_the_nearest_one_and_the_file(typo, meant, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(f"{typo}: 3\n")
     with pytest.raises(ValueError, match=rf"{re.escape(str(path))} .*'{typo}': did you mean '{meant}'\?"):
@@ -108,7 +108,7 @@ def test_an_unknown_key_gives_the_nearest_one_and_the_file(typo: str, meant: str
 
 
 @pytest.mark.parametrize("number", ["1e-3", "1E-3", "0.001", "1.0e-3"])
-def test_a_number_means_the_same_in_every_notation(number: str, tmp_path: Path) -> None:
+def test_a_number_means_the_same_in_every_notation(number, tmp_path):
     """YAML 1.1 takes 1e-3, without a point, for text."""
     path = tmp_path / "config.yaml"
     path.write_text(f"learning_rate: {number}\nclip_norm: {number}\n")
@@ -131,7 +131,7 @@ def test_a_number_means_the_same_in_every_notation(number: str, tmp_path: Path) 
         ("epochs: [", "cannot be read as YAML"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_named_with_its_file(text: str, message: str, tmp_path: Path) -> None:
+def test_a_value_that_makes_no_sense_is_named_with_its_file(text, message, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match=message) as caught:
@@ -143,7 +143,7 @@ MAY_BE_LARGE = ("learning_rate", "weight_decay", "milestones", "warmup_epochs", 
 NUMBERS = [name for name, kind in get_type_hints(TrainConfig).items() if {int, float} & {kind, *get_args(kind)}]
 
 
-def test_the_numbers_are_all_there() -> None:
+def test_the_numbers_are_all_there():
     assert {"epochs", "learning_rate", "milestones", "decay", "clip_norm", "subset", "seed", "image_size"} <= set(
         NUMBERS
     )
@@ -159,7 +159,7 @@ def test_the_numbers_are_all_there() -> None:
         if not (name in MAY_BE_LARGE and value == 10**30)
     ],
 )
-def test_no_setting_takes_a_number_without_sense(name: str, value: float, tmp_path: Path) -> None:
+def test_no_setting_takes_a_number_without_sense(name, value, tmp_path):
     given = (value,) if name == "milestones" else value
     with pytest.raises(ValueError, match=rf"{name}.* must "):
         TrainConfig(**{name: given})
@@ -180,18 +180,18 @@ def test_no_setting_takes_a_number_without_sense(name: str, value: float, tmp_pa
         *((name, [-1]) for name in ("weight_decay", "warmup_epochs", "checkpoint_every")),
     ],
 )
-def test_a_value_out_of_range_is_refused_in_a_sentence(name: str, values: list[Any]) -> None:
+def test_a_value_out_of_range_is_refused_in_a_sentence(name, values):
     for value in values:
         with pytest.raises(InputError, match=rf"{name}.* must be .*got "):
             TrainConfig(**{name: value})
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no configuration file at .*nowhere\.yaml"):
         load_config(tmp_path / "nowhere.yaml")
 
 
-def test_the_folder_is_named_after_task_method_and_seed_or_after_the_data() -> None:
+def test_the_folder_is_named_after_task_method_and_seed_or_after_the_data():
     assert TrainConfig(seed=3).folder() == Path("runs/digits_lt/icda/seed3")
     assert TrainConfig(data="somewhere/birds.csv", method="isda").folder() == Path("runs/birds/isda/seed0")
     for out in ("runs/{model}", "runs/{}", "runs/{task"):
@@ -199,12 +199,12 @@ def test_the_folder_is_named_after_task_method_and_seed_or_after_the_data() -> N
             TrainConfig(out=out).folder()
 
 
-def test_changes_are_told_by_name_and_those_that_shape_nothing_are_left_out() -> None:
+def test_changes_are_told_by_name_and_those_that_shape_nothing_are_left_out():
     then = TrainConfig(learning_rate=0.1, out="here").as_dict()
     assert describe_changes(then, TrainConfig(learning_rate=0.2, out="there")) == "learning_rate 0.1 -> 0.2"
 
 
-def test_the_saved_file_is_plain_yaml_in_the_order_of_the_help(tmp_path: Path) -> None:
+def test_the_saved_file_is_plain_yaml_in_the_order_of_the_help(tmp_path):
     save_config(TrainConfig(**OTHER), tmp_path / "config.yaml")
     assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == list(OTHER)
 
@@ -213,13 +213,13 @@ def test_the_saved_file_is_plain_yaml_in_the_order_of_the_help(tmp_path: Path) -
     ("given", "norm"),
     [({}, None), ({"data": "photos"}, 1.0), ({"data": "photos", "clip_norm": None}, None), ({"clip_norm": 3}, 3.0)],
 )
-def test_gradients_of_own_data_are_clipped_unless_said_otherwise(given: dict[str, Any], norm: float | None) -> None:
+def test_gradients_of_own_data_are_clipped_unless_said_otherwise(given, norm):
     config = TrainConfig(**given)
     assert config.largest_gradient == norm
     assert config.as_dict()["clip_norm"] == norm  # a run's files say what was done
 
 
-def test_a_default_is_hashed_as_what_it_means() -> None:
+def test_a_default_is_hashed_as_what_it_means():
     assert TrainConfig().hash() == TrainConfig(clip_norm=None).hash()
     assert TrainConfig(data="x").hash() == TrainConfig(data="x", clip_norm=1.0).hash()
     assert TrainConfig(data="x").hash() != TrainConfig(data="x", clip_norm=None).hash()

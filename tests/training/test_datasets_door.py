@@ -22,7 +22,7 @@ from icda.models import FeatureClassifier
 CLASSES, SIZE = 3, 90
 
 
-def table(seed: int = 0, size: int = SIZE) -> tuple[Tensor, Tensor, Tensor]:
+def table(seed=0, size=SIZE):
     """Inputs that tell the class, targets, and one of two places."""
     generator = torch.Generator().manual_seed(seed)
     targets = torch.arange(size) % CLASSES
@@ -84,7 +84,7 @@ class Net(nn.Module):
         return self.answer(self.body(inputs))
 
 
-def make_net() -> Net:
+def make_net():
     torch.manual_seed(0)
     return Net()
 
@@ -101,12 +101,12 @@ FORMS = {
 }
 
 
-def TailOf(seed: int) -> Subset[Any]:
+def TailOf(seed):
     return Subset(Drawn("tuple", seed), range(40, SIZE))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_all_forms_of_a_dataset_train_the_same_network(form: str) -> None:
+def test_all_forms_of_a_dataset_train_the_same_network(form):
     net, other = make_net(), make_net()
     settings: dict[str, Any] = {"method": "icda", "epochs": 3, "batch_size": 30}
     named = {"inputs": "x"} if form == "hugging face" else {}
@@ -120,7 +120,7 @@ def test_all_forms_of_a_dataset_train_the_same_network(form: str) -> None:
         torch.testing.assert_close(value, other.state_dict()[name], rtol=1e-5, atol=1e-7)
 
 
-def test_the_network_is_the_users_own_trained_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_network_is_the_users_own_trained_and_whole(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     net = make_net()
@@ -140,7 +140,7 @@ def test_the_network_is_the_users_own_trained_and_whole(tmp_path: Path, monkeypa
         result.load_into(nn.Linear(6, CLASSES))
 
 
-def test_files_are_written_and_resumed_where_a_folder_is_named(tmp_path: Path) -> None:
+def test_files_are_written_and_resumed_where_a_folder_is_named(tmp_path):
     settings: dict[str, Any] = {"train": table(0)[:2], "validation": table(1)[:2], "epochs": 2, "out": tmp_path / "run"}
     first = icda.train(model=make_net(), **settings)
     assert {"result.json", "report.html", "model.pt", "checkpoint.pt"} <= {
@@ -155,7 +155,7 @@ def test_files_are_written_and_resumed_where_a_folder_is_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("groups", ["place", 2, "array", "by split"])
-def test_groups_come_from_a_key_a_position_or_an_array(groups: str | int) -> None:
+def test_groups_come_from_a_key_a_position_or_an_array(groups):
     kind = "tuple" if groups == 2 else "dict"
     places = table()[2].numpy()
     given: Any = {"array": places, "by split": {"train": places, "validation": places}}.get(str(groups), groups)
@@ -169,7 +169,7 @@ def test_groups_come_from_a_key_a_position_or_an_array(groups: str | int) -> Non
     ) == known
 
 
-def test_labels_of_a_dataset_that_lists_them_are_not_drawn() -> None:
+def test_labels_of_a_dataset_that_lists_them_are_not_drawn():
     listed, drawn = Drawn(targets=True), Drawn()
     for dataset in (listed, drawn):
         assert dataset_task(dataset).class_counts.tolist() == [30, 30, 30]
@@ -177,13 +177,13 @@ def test_labels_of_a_dataset_that_lists_them_are_not_drawn() -> None:
     assert len(drawn.drawn) > SIZE - 1
 
 
-def test_a_list_that_is_not_what_items_say_is_not_believed() -> None:
+def test_a_list_that_is_not_what_items_say_is_not_believed():
     dataset = Drawn(targets=True)
     dataset.targets = [0] * SIZE  # as a target_transform makes it
     assert dataset_task(dataset).class_counts.tolist() == [30, 30, 30]
 
 
-def test_items_are_drawn_a_batch_at_a_time() -> None:
+def test_items_are_drawn_a_batch_at_a_time():
     dataset = Drawn(targets=True)
     split = dataset_task(dataset).train
     dataset.drawn.clear()
@@ -199,7 +199,7 @@ class Noisy(Drawn):
         return x + torch.randn(6) + np.random.normal() + random.gauss(0, 1), y
 
 
-def test_random_transforms_are_made_again_and_leave_other_draws_alone() -> None:
+def test_random_transforms_are_made_again_and_leave_other_draws_alone():
     nets = []
     for seed in (1, 2):  # of the process, which must not matter
         net = make_net()
@@ -215,7 +215,7 @@ def test_random_transforms_are_made_again_and_leave_other_draws_alone() -> None:
 
 
 @pytest.mark.parametrize("method", ["meta_icda", "jtt", "la", "ldam", "lws", "crt", "gce"])
-def test_methods_work_and_leave_a_network_that_predicts_what_was_measured(method: str) -> None:
+def test_methods_work_and_leave_a_network_that_predicts_what_was_measured(method):
     net = make_net()
     result = icda.train(
         model=net,
@@ -233,7 +233,7 @@ def test_methods_work_and_leave_a_network_that_predicts_what_was_measured(method
     assert all(value.requires_grad for value in net.parameters())
 
 
-def test_a_method_with_two_networks_takes_a_function() -> None:
+def test_a_method_with_two_networks_takes_a_function():
     result = icda.train(model=Net, train=table(0)[:2], validation=table(1)[:2], method="co_teaching", epochs=1)
     assert isinstance(result.network, Net)
     with pytest.raises(ValueError, match="give model a function"):
@@ -259,7 +259,7 @@ class ConvolutionHead(nn.Module):
     ],
     ids=["1x1 convolution", "sequential", "linear", "feature classifier"],
 )
-def test_heads_of_any_form_are_found_and_put_back(make: Any) -> None:
+def test_heads_of_any_form_are_found_and_put_back(make):
     torch.manual_seed(0)
     net = make()
     keys, shapes = list(net.state_dict()), [value.shape for value in net.state_dict().values()]
@@ -273,7 +273,7 @@ def test_heads_of_any_form_are_found_and_put_back(make: Any) -> None:
     assert (result.metric("accuracy") or 0) > 0.8
 
 
-def test_models_of_transformers_read_dicts() -> None:
+def test_models_of_transformers_read_dicts():
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = transformers.DistilBertConfig(dim=16, hidden_dim=32, n_layers=1, n_heads=2, vocab_size=50, num_labels=2)
@@ -290,7 +290,7 @@ def test_models_of_transformers_read_dicts() -> None:
     assert net(torch.tensor([[1] * 6])).logits.shape == (1, 2)
 
 
-def test_what_the_user_froze_stays_as_it_was() -> None:
+def test_what_the_user_froze_stays_as_it_was():
     net = make_net()
     net.body[0].requires_grad_(False)
     before = net.body[0].weight.clone()
@@ -300,21 +300,21 @@ def test_what_the_user_froze_stays_as_it_was() -> None:
     assert net.answer.weight.requires_grad
 
 
-def test_a_training_that_ends_in_an_error_leaves_the_network_whole() -> None:
+def test_a_training_that_ends_in_an_error_leaves_the_network_whole():
     net = make_net()
     with pytest.raises(icda.errors.InputError, match="overflow"):
         icda.train(model=net, train=table(0)[:2], epochs=5, learning_rate=1e30, clip_norm=None)
     assert isinstance(net.answer, nn.Linear)
 
 
-def train_small(folder: Path) -> None:
+def train_small(folder):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, CLASSES))
     icda.train(model=net, train=Drawn(targets=True), validation=table(1)[:2], epochs=2, batch_size=30)
     torch.save(net.state_dict(), folder / f"rank{os.environ.get('RANK', 'less')}.pt")
 
 
-def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
+def test_two_ranks_train_as_one_process_does(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*command, __file__, str(tmp_path)],
@@ -342,14 +342,14 @@ class TwoAnswers(Net):
 
 
 @pytest.mark.parametrize(("kind", "message"), [(Softmax, "plain logits"), (TwoAnswers, "returned a tuple")])
-def test_a_network_that_does_more_after_its_head_is_refused_and_left_whole(kind: type[Net], message: str) -> None:
+def test_a_network_that_does_more_after_its_head_is_refused_and_left_whole(kind, message):
     net = kind()
     with pytest.raises(icda.errors.InputError, match=message):
         icda.train(model=net, train=table(0)[:2], epochs=1)
     assert isinstance(net.answer, nn.Linear)
 
 
-def test_gradients_are_clipped_as_for_other_data_of_the_users_own() -> None:
+def test_gradients_are_clipped_as_for_other_data_of_the_users_own():
     result = icda.train(model=make_net(), train=table(0)[:2], epochs=1)
     assert result.config["clip_norm"] == 1.0
 
@@ -376,7 +376,7 @@ class Stream(IterableDataset[Any]):
         ({"train": table()[:2], "model": None}, "needs model="),
     ],
 )
-def test_what_cannot_be_trained_on_is_said_in_a_sentence(settings: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_trained_on_is_said_in_a_sentence(settings, message):
     with pytest.raises(icda.errors.IcdaError, match=message):
         icda.train(**{"model": make_net(), **settings})
 

@@ -27,7 +27,7 @@ SETTINGS = {
 }
 
 
-def test_a_checkpoint_of_the_earlier_version_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_checkpoint_of_the_earlier_version_goes_on_where_it_stopped(tmp_path):
     """Not to the bit, because the file may have been written on another processor; on one it is to the bit."""
     stopped = TrainConfig(**SETTINGS, out=str(tmp_path / "stopped"))
     shutil.copytree(EARLIER, stopped.folder(), ignore=shutil.ignore_patterns("result.json"))
@@ -45,7 +45,7 @@ def test_a_checkpoint_of_the_earlier_version_goes_on_where_it_stopped(tmp_path: 
     assert states[0]["position"] == states[1]["position"] | {"tally": states[0]["position"]["tally"]}
 
 
-def test_a_finished_run_of_the_earlier_version_is_read_and_not_run_again(tmp_path: Path) -> None:
+def test_a_finished_run_of_the_earlier_version_is_read_and_not_run_again(tmp_path):
     config = TrainConfig(**SETTINGS, out=str(tmp_path / "done"))
     shutil.copytree(EARLIER, config.folder())
     plain = json.loads((EARLIER / "result.json").read_text())
@@ -53,7 +53,7 @@ def test_a_finished_run_of_the_earlier_version_is_read_and_not_run_again(tmp_pat
     assert not (config.folder() / "log.jsonl").exists()
 
 
-def test_a_result_of_the_earlier_version_is_written_again_as_it_was_and_with_a_version() -> None:
+def test_a_result_of_the_earlier_version_is_written_again_as_it_was_and_with_a_version():
     plain = json.loads((EARLIER / "result.json").read_text())
     written = json.loads(RunResult.read(EARLIER / "result.json").to_json())
     assert written.pop("schema_version") == 1

@@ -11,7 +11,7 @@ from icda.training import environment
 from icda.training.environment import describe_environment
 
 
-def test_versions_machine_and_threads_are_those_of_this_process() -> None:
+def test_versions_machine_and_threads_are_those_of_this_process():
     found = describe_environment()
     assert (found["icda"], found["torch"], found["python"]) == (
         __version__,
@@ -24,7 +24,7 @@ def test_versions_machine_and_threads_are_those_of_this_process() -> None:
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 5)])
-def test_without_git_the_commit_is_unknown_and_nothing_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_commit_is_unknown_and_nothing_fails(error, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise error
 
@@ -32,18 +32,18 @@ def test_without_git_the_commit_is_unknown_and_nothing_fails(error: Exception, m
     assert describe_environment()["commit"] is None
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder, *words):
     who = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false"]
     return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def place_source(path: Path) -> Path:
+def place_source(path):
     path.parent.mkdir(parents=True)
     path.write_text(Path(environment.__file__).read_text())
     return path
 
 
-def test_the_commit_is_that_of_icdas_own_tree(tmp_path: Path) -> None:
+def test_the_commit_is_that_of_icdas_own_tree(tmp_path):
     source = place_source(tmp_path / environment.SOURCE)
     git(tmp_path, "init", "--quiet")
     assert environment._commit(source) is None  # nothing is committed
@@ -55,7 +55,7 @@ def test_the_commit_is_that_of_icdas_own_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_the_commit_of_a_project_that_icda_is_installed_in_is_not_icdas(committed: bool, tmp_path: Path) -> None:
+def test_the_commit_of_a_project_that_icda_is_installed_in_is_not_icdas(committed, tmp_path):
     git(tmp_path, "init", "--quiet")
     (tmp_path / "theirs.py").write_text("")
     source = place_source(tmp_path / ".venv/lib/python3.11/site-packages/icda/training/environment.py")
@@ -64,7 +64,7 @@ def test_the_commit_of_a_project_that_icda_is_installed_in_is_not_icdas(committe
     assert environment._commit(source) is None
 
 
-def test_the_code_is_another_when_a_file_changes_its_content_or_its_name(tmp_path: Path) -> None:
+def test_the_code_is_another_when_a_file_changes_its_content_or_its_name(tmp_path):
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "a.py").write_text("x = 1")
     found = []

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +22,11 @@ TASKS, METHODS = ("digits_lt", "digits"), ("cross_entropy", "icda")
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> TrainConfig:
+def recipe(tmp_path):
     return TrainConfig(model="linear", epochs=1, out=str(tmp_path / "{task}/{method}/seed{seed}"))
 
 
-def test_cells_are_tasks_by_methods_by_seeds_with_the_rest_of_the_recipe_alike(
-    recipe: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_are_tasks_by_methods_by_seeds_with_the_rest_of_the_recipe_alike(recipe, monkeypatch):
     seen: list[tuple[TrainConfig, dict[str, Any]]] = []
 
     def pretend(config: TrainConfig, **settings: Any) -> dict[str, Any]:
@@ -48,7 +45,7 @@ def test_cells_are_tasks_by_methods_by_seeds_with_the_rest_of_the_recipe_alike(
     assert all(settings == {"resume": False, "overwrite": True} for _, settings in seen)
 
 
-def test_a_finished_cell_is_read_and_not_run_again(recipe: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_cell_is_read_and_not_run_again(recipe, monkeypatch):
     trained: list[str] = []
 
     class Watched(run.Trainer):
@@ -66,7 +63,7 @@ def test_a_finished_cell_is_read_and_not_run_again(recipe: TrainConfig, monkeypa
     assert trained == ["cross_entropy", "icda", "cross_entropy"]
 
 
-def test_cells_trained_at_the_same_time_give_the_results_of_one_after_the_other(tmp_path: Path) -> None:
+def test_cells_trained_at_the_same_time_give_the_results_of_one_after_the_other(tmp_path):
     results = []
     for jobs in (1, 2):
         recipe = TrainConfig(epochs=1, out=f"{tmp_path}/{jobs}/{{task}}/{{method}}/seed{{seed}}")
@@ -86,13 +83,11 @@ DIES = "dies"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> TrainConfig:
+def config(tmp_path):
     return TrainConfig(task="digits_lt", method="cross_entropy", model="linear", epochs=2, out=str(tmp_path / "cell"))
 
 
-def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
-    config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(config, tmp_path, monkeypatch):
     whole = run_cell(replace(config, out=str(tmp_path / "whole")))
     epochs: list[int] = []
 
@@ -118,7 +113,7 @@ def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(
     assert resumed.result["metrics"] == whole.result["metrics"]
 
 
-def test_a_failed_cell_says_why_and_the_rest_go_on(config: TrainConfig) -> None:
+def test_a_failed_cell_says_why_and_the_rest_go_on(config):
     bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")
     outcomes = dict(run_cells([bad, config], 1))
     assert outcomes[0].result is None
@@ -130,13 +125,13 @@ def test_a_failed_cell_says_why_and_the_rest_go_on(config: TrainConfig) -> None:
     assert not (bad.folder() / "failure.txt").exists()
 
 
-def die_when_told(config: TrainConfig) -> CellOutcome:
+def die_when_told(config):
     if config.method == DIES:
         os._exit(9)
     return CellOutcome({"seed": config.seed}, seconds=1.0)
 
 
-def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config: TrainConfig) -> None:
+def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config):
     configs = [replace(config, seed=seed) for seed in range(4)]
     configs[1] = replace(configs[1], method=DIES)
     outcomes = dict(run_in_processes(configs, 1, die_when_told))
@@ -145,7 +140,7 @@ def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config: 
     assert [outcomes[number].result for number in (0, 2, 3)] == [{"seed": 0}, {"seed": 2}, {"seed": 3}]
 
 
-def test_a_damaged_result_is_named_and_its_cell_is_made_again(config: TrainConfig, tmp_path: Path) -> None:
+def test_a_damaged_result_is_named_and_its_cell_is_made_again(config, tmp_path):
     other = replace(config, seed=1, out=config.out + "other")
     first = {number: outcome.result for number, outcome in run_cells([config, other], 1)}
     path = config.folder() / "result.json"
@@ -157,7 +152,7 @@ def test_a_damaged_result_is_named_and_its_cell_is_made_again(config: TrainConfi
         assert found["metrics"] == result["metrics"]
 
 
-def test_a_finished_cell_whose_page_is_missing_gets_it(config: TrainConfig) -> None:
+def test_a_finished_cell_whose_page_is_missing_gets_it(config):
     first = run_cell(config)
     (config.folder() / "report.html").unlink()
     again = run_cell(config)
@@ -166,7 +161,7 @@ def test_a_finished_cell_whose_page_is_missing_gets_it(config: TrainConfig) -> N
     assert again.seconds == 0
 
 
-def test_a_result_that_is_no_result_fails_its_own_cell_by_name(config: TrainConfig) -> None:
+def test_a_result_that_is_no_result_fails_its_own_cell_by_name(config):
     config.folder().mkdir(parents=True)
     (config.folder() / "result.json").write_text("{}")
     other = replace(config, seed=1, out=config.out + "other")
@@ -175,9 +170,7 @@ def test_a_result_that_is_no_result_fails_its_own_cell_by_name(config: TrainConf
     assert outcomes[1].result is not None
 
 
-def test_waiting_for_a_cell_that_another_process_has_is_said(
-    config: TrainConfig, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_waiting_for_a_cell_that_another_process_has_is_said(config, capfd):
     other = subprocess.Popen(
         [sys.executable, "-c", HOLDS, config.out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,20 +1,18 @@
 """Training with groups that are known for some samples: the others are read before the first step."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from icda.data.registry import create_task
-from icda.data.task import Task
 from icda.errors import InputError
 from icda.training import TrainConfig, train
 from icda.training.known_groups import with_read_groups
 
 
-def forgotten(task: Task, every: int = 8) -> Task:
+def forgotten(task, every=8):
     """The task with the groups of most samples taken away; some of each are known."""
     splits = {}
     for name, split in task.splits().items():
@@ -27,7 +25,7 @@ def forgotten(task: Task, every: int = 8) -> Task:
     return replace(task, **splits)
 
 
-def test_colours_of_digits_are_read_off_their_pixels() -> None:
+def test_colours_of_digits_are_read_off_their_pixels():
     task = create_task("digits_coloured")
     with pytest.warns(UserWarning, match="was read off the others"):
         read = with_read_groups(forgotten(task))
@@ -36,7 +34,7 @@ def test_colours_of_digits_are_read_off_their_pixels() -> None:
     assert with_read_groups(task) is task
 
 
-def test_a_file_with_holes_in_its_groups_trains_as_one_without(tmp_path: Path) -> None:
+def test_a_file_with_holes_in_its_groups_trains_as_one_without(tmp_path):
     generator = np.random.default_rng(0)
     y = np.arange(600) % 2
     place = np.where(generator.random(600) < 0.15, 1 - y, y)
@@ -52,7 +50,7 @@ def test_a_file_with_holes_in_its_groups_trains_as_one_without(tmp_path: Path) -
     assert sum(result.group_samples) == sum(map(sum, result.confusion)), "every sample of the test split has a group"
 
 
-def test_groups_of_which_none_is_known_are_refused() -> None:
+def test_groups_of_which_none_is_known_are_refused():
     task = create_task("digits_coloured")
     hidden = replace(task.train, groups=torch.full_like(task.train.groups, -1))
     with pytest.raises(InputError, match="no group of the training split is known"):

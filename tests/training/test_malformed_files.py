@@ -4,8 +4,7 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,13 @@ ODDER: list[Any] = [*ODD, "x", [], {}, True, float("nan"), [[1, [2]]], 10**400]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+def finished(tmp_path_factory):
     config = TrainConfig(model="linear", method="ce", epochs=1, out=str(tmp_path_factory.mktemp("run") / "run"))
     train(config)
     return config
 
 
-def changed(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def changed(state):
     """The state with one part after the other replaced, and one entry of each part that is a dictionary."""
     for key in state.keys() - {"format", "version"}:
         for odd in ODD:
@@ -39,7 +38,7 @@ def changed(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{key}.{entry} {odd!r}"[:60], {**state, key: {**state[key], entry: odd}}
 
 
-def refused(cases: Iterable[tuple[str, Callable[[], Any]]]) -> int:
+def refused(cases):
     """How many of the cases are refused in a sentence; one that fails in another way fails the test."""
     count = 0
     for what, use in cases:
@@ -52,9 +51,7 @@ def refused(cases: Iterable[tuple[str, Callable[[], Any]]]) -> int:
     return count
 
 
-def test_a_model_with_any_part_changed_is_evaluated_or_refused_in_a_sentence(
-    finished: TrainConfig, tmp_path: Path
-) -> None:
+def test_a_model_with_any_part_changed_is_evaluated_or_refused_in_a_sentence(finished, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished.folder(), folder)
 
@@ -66,9 +63,7 @@ def test_a_model_with_any_part_changed_is_evaluated_or_refused_in_a_sentence(
     assert refused(cases()) > 80
 
 
-def test_a_checkpoint_with_any_part_changed_is_resumed_or_refused_in_a_sentence(
-    finished: TrainConfig, tmp_path: Path
-) -> None:
+def test_a_checkpoint_with_any_part_changed_is_resumed_or_refused_in_a_sentence(finished, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished.folder(), folder)
     config = TrainConfig(**{**vars(finished), "out": str(folder)})
@@ -84,9 +79,7 @@ def test_a_checkpoint_with_any_part_changed_is_resumed_or_refused_in_a_sentence(
     assert refused(cases()) > 30
 
 
-def test_a_result_with_any_part_changed_makes_a_page_or_is_refused_in_a_sentence(
-    finished: TrainConfig, tmp_path: Path
-) -> None:
+def test_a_result_with_any_part_changed_makes_a_page_or_is_refused_in_a_sentence(finished, tmp_path):
     result, path = json.loads((finished.folder() / "result.json").read_text()), tmp_path / "result.json"
     places: list[tuple[str, ...]] = [(key,) for key in result]
     places += [(key, entry) for key in ("metrics", "config", "environment") for entry in result[key]]
@@ -105,14 +98,14 @@ def test_a_result_with_any_part_changed_makes_a_page_or_is_refused_in_a_sentence
     assert refused(cases()) > 0
 
 
-def write_images(folder: bytes, value: int) -> None:
+def write_images(folder, value):
     os.makedirs(folder)  # noqa: PTH103 - a path of bytes
     for number in range(10):
         with open(folder + b"/%d.png" % number, "wb") as file:  # noqa: PTH123
             Image.fromarray(np.full((8, 8, 3), value + number, np.uint8)).save(file, "PNG")
 
 
-def test_a_class_folder_whose_name_is_not_utf8_is_trained_on_under_a_readable_name(tmp_path: Path) -> None:
+def test_a_class_folder_whose_name_is_not_utf8_is_trained_on_under_a_readable_name(tmp_path):
     root = os.fsencode(tmp_path) + b"/ph\xf6tos"
     try:
         write_images(root + b"/caf\xe9", 20)

@@ -2,8 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +28,7 @@ class Net(nn.Module):
         return self.fc(self.body(images))
 
 
-def test_a_named_network_and_task_given_as_objects_train_as_by_their_names(configure: Configure) -> None:
+def test_a_named_network_and_task_given_as_objects_train_as_by_their_names(configure):
     by_name = train(configure("names", model="linear"))
     torch.manual_seed(0)
     task = create_task("digits_lt")
@@ -41,7 +39,7 @@ def test_a_named_network_and_task_given_as_objects_train_as_by_their_names(confi
     assert given.data_hash == by_name.data_hash
 
 
-def test_a_plain_module_is_trained_and_left_as_it_was(configure: Configure) -> None:
+def test_a_plain_module_is_trained_and_left_as_it_was(configure):
     net = Net()
     before = copy.deepcopy(net.state_dict())
     config = configure("run", epochs=2)
@@ -54,14 +52,14 @@ def test_a_plain_module_is_trained_and_left_as_it_was(configure: Configure) -> N
         evaluate_folder(config.folder())
 
 
-def test_settings_may_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_may_be_left_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = create_task("digits_lt")
     assert train(TrainConfig(epochs=1), task=task).task == "digits_lt"
     assert (tmp_path / "runs/digits_lt/icda/seed0/result.json").exists()
 
 
-def test_what_makes_no_network_is_refused(configure: Configure) -> None:
+def test_what_makes_no_network_is_refused(configure):
     with pytest.raises(TypeError, match=r"an nn\.Module or a function that makes one, got int"):
         train(configure("c"), model=lambda: 3, task=create_task("digits_lt"))
 
@@ -73,14 +71,14 @@ class Listening(ProgressView):
         self.said = description
 
 
-def write_features(path: Path, **arrays: Any) -> Path:
+def write_features(path, **arrays):
     generator = np.random.default_rng(0)
     y = np.arange(120) % 3
     np.savez(path, **{"features": generator.normal(size=(120, 5)) + 3 * y[:, None], "y": y, **arrays})
     return path
 
 
-def test_a_file_of_features_is_trained_on_and_said_before_the_first_epoch(configure: Configure, tmp_path: Path) -> None:
+def test_a_file_of_features_is_trained_on_and_said_before_the_first_epoch(configure, tmp_path):
     path = write_features(tmp_path / "x.npz", class_names=np.array(["cat", "dog", "seal"]))
     view = Listening()
     config = configure("run", data=str(path), method="ce", epochs=30)
@@ -95,7 +93,7 @@ def test_a_file_of_features_is_trained_on_and_said_before_the_first_epoch(config
     assert evaluate_folder(config.folder()).metrics == result.metrics
 
 
-def test_groups_and_splits_of_a_features_file_are_kept(configure: Configure, tmp_path: Path) -> None:
+def test_groups_and_splits_of_a_features_file_are_kept(configure, tmp_path):
     splits = np.array(["train", "val", "test"])[np.arange(120) // 3 % 3]
     path = write_features(tmp_path / "x.npz", group=np.arange(120) % 2, split=splits)
     result = train(configure("run", data=str(path), method="ce", epochs=1))
@@ -112,9 +110,7 @@ def test_groups_and_splits_of_a_features_file_are_kept(configure: Configure, tmp
         ({"split": np.array(["nope"] * 120)}, "split 'nope' is not understood"),
     ],
 )
-def test_a_features_file_that_cannot_be_used_is_named(
-    arrays: dict[str, Any], message: str, configure: Configure, tmp_path: Path
-) -> None:
+def test_a_features_file_that_cannot_be_used_is_named(arrays, message, configure, tmp_path):
     path = write_features(tmp_path / "x.npz", **arrays)
     with pytest.raises(InputError, match=rf"x\.npz: {message}"):
         train(configure("run", data=str(path)))

@@ -32,7 +32,7 @@ def work(folder, number):
 """
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid):
     """Whether a process runs; one that waits for its parent to ask how it ended does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
@@ -40,20 +40,20 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: object, seconds: float = 60.0) -> None:
+def wait_until(condition, seconds=60.0):
     ends = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.05)
 
 
-def heed_ctrl_c() -> None:
+def heed_ctrl_c():
     """What a shell starts in the background ignores Ctrl-C, and so would all its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_driver(how: signal.Signals, tmp_path: Path) -> None:
+def test_workers_end_with_their_driver(how, tmp_path):
     (tmp_path / "pool_work.py").write_text(WORK)
     (tmp_path / "driver.py").write_text(DRIVER)
     driver = subprocess.Popen(

@@ -4,7 +4,6 @@ import io
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -16,7 +15,7 @@ from icda.training.progress import EpochLog, ProgressView, TerminalView
 RECORD = EpochRecord(0, train_loss=1.5, train_accuracy=0.25, validation={"accuracy": None})
 
 
-def show(terminal: bool, record: EpochRecord = RECORD) -> str:
+def show(terminal, record=RECORD):
     output = io.StringIO()
     view = TerminalView(Console(file=output, force_terminal=terminal, width=160))
     with view:
@@ -27,29 +26,29 @@ def show(terminal: bool, record: EpochRecord = RECORD) -> str:
     return output.getvalue()
 
 
-def test_without_a_terminal_an_epoch_is_a_line_and_a_step_is_none() -> None:
+def test_without_a_terminal_an_epoch_is_a_line_and_a_step_is_none():
     assert show(terminal=False) == "epoch 1/2: loss 1.5000, train accuracy 0.2500\n"
 
 
-def test_validation_accuracy_is_shown_where_there_is_one() -> None:
+def test_validation_accuracy_is_shown_where_there_is_one():
     assert show(False, replace(RECORD, validation={"accuracy": 0.75})).endswith("validation accuracy 0.7500\n")
 
 
-def test_a_terminal_shows_steps_done_since_the_resume_loss_and_epoch() -> None:
+def test_a_terminal_shows_steps_done_since_the_resume_loss_and_epoch():
     printed = show(terminal=True)
     assert "6/10" in printed
     assert "epoch 1/2" in printed
     assert "loss 1.250" in printed
 
 
-def test_the_bar_is_taken_down_when_training_fails() -> None:
+def test_the_bar_is_taken_down_when_training_fails():
     view = TerminalView(Console(file=io.StringIO(), force_terminal=True))
     with pytest.raises(RuntimeError), view:
         raise RuntimeError
     assert view.bar.finished or not view.bar.live.is_started
 
 
-def test_the_quiet_view_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_quiet_view_prints_nothing(capsys):
     with ProgressView() as view:
         view.start(0, 1)
         view.step(0, 1, 1.0, None)
@@ -60,11 +59,11 @@ def test_the_quiet_view_prints_nothing(capsys: pytest.CaptureFixture[str]) -> No
 RECORDS = [EpochRecord(epoch, "train", 1.0 / (epoch + 1), figures={"none": None}) for epoch in range(3)]
 
 
-def lines(folder: Path) -> list[dict[str, object]]:
+def lines(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_each_epoch_is_a_line_as_soon_as_it_is_over(tmp_path: Path) -> None:
+def test_each_epoch_is_a_line_as_soon_as_it_is_over(tmp_path):
     log = EpochLog(tmp_path, [])
     for count, record in enumerate(RECORDS, start=1):
         log.write(record)
@@ -73,7 +72,7 @@ def test_each_epoch_is_a_line_as_soon_as_it_is_over(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
 
 
-def test_a_resumed_log_forgets_what_its_checkpoint_does_not_remember(tmp_path: Path) -> None:
+def test_a_resumed_log_forgets_what_its_checkpoint_does_not_remember(tmp_path):
     first = EpochLog(tmp_path, [])
     for record in RECORDS:
         first.write(record)
@@ -84,7 +83,7 @@ def test_a_resumed_log_forgets_what_its_checkpoint_does_not_remember(tmp_path: P
     assert lines(tmp_path) == [*RECORDS[:2], EpochRecord(2, train_loss=0.5)]
 
 
-def test_tensorboard_gets_every_number_at_its_epoch(tmp_path: Path) -> None:
+def test_tensorboard_gets_every_number_at_its_epoch(tmp_path):
     log = EpochLog(tmp_path, [], tensorboard=True)
     for record in RECORDS:
         log.write(record)
@@ -99,9 +98,7 @@ def test_tensorboard_gets_every_number_at_its_epoch(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_tensorboard_is_said_with_the_extra_that_brings_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_tensorboard_is_said_with_the_extra_that_brings_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtraError, match=r'pip install "icda\[tensorboard\]"'):
         EpochLog(tmp_path, [], tensorboard=True)

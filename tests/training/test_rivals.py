@@ -69,14 +69,12 @@ class Turning(D2L):
 
 
 @pytest.fixture(autouse=True)
-def _turning(register_method: Callable[[str, type[Any]], str]) -> None:
+def _turning(register_method):
     register_method("d2l_that_turns", Turning)
 
 
 @pytest.mark.parametrize("method", [*STANDARD, *NOISE])
-def test_a_run_that_was_stopped_ends_bit_identical_and_has_learned(
-    method: str, assert_resumes: Callable[..., Path]
-) -> None:
+def test_a_run_that_was_stopped_ends_bit_identical_and_has_learned(method, assert_resumes):
     task = "digits" if method in STANDARD else "digits_flip_noise"
     kills = (6, 17, 20)  # within the first epoch, on the border of two, within a later one
     whole = assert_resumes(*kills, every=4, method=method, options={**STANDARD, **NOISE}[method], task=task)
@@ -86,12 +84,12 @@ def test_a_run_that_was_stopped_ends_bit_identical_and_has_learned(
     assert result["metrics"]["accuracy"] > 0.3
 
 
-def ranked(method: str, folder: Path) -> TrainConfig:
+def ranked(method, folder):
     settings = {"task": "digits_lt", "model": "mlp", "epochs": 2, "batch_size": 40, **RANKED[method]}
     return TrainConfig(method=method, out=str(folder / method), **settings)
 
 
-def train_on_rank(rank: int) -> None:
+def train_on_rank(rank):
     os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
     os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
@@ -101,7 +99,7 @@ def train_on_rank(rank: int) -> None:
         train(ranked(method, folder), resume=True)
 
 
-def flat(value: Any, name: str = "") -> dict[str, Any]:
+def flat(value, name=""):
     """Every leaf of nested dicts and lists under its path."""
     if not isinstance(value, dict | list | tuple):
         return {name: value}
@@ -109,7 +107,7 @@ def flat(value: Any, name: str = "") -> dict[str, Any]:
     return {path: leaf for key, part in parts for path, leaf in flat(part, f"{name}/{key}").items()}
 
 
-def check_state_and_log(two: dict[str, Any], one: dict[str, Any], method: str) -> None:
+def check_state_and_log(two, one, method):
     """All that a method keeps, and all that it says of its epochs."""
     found, wanted = flat(two["method"]), flat(one["method"])
     assert found.keys() == wanted.keys()
@@ -121,9 +119,7 @@ def check_state_and_log(two: dict[str, Any], one: dict[str, Any], method: str) -
         assert flat({**mine, "seconds": 0}) == pytest.approx(flat({**theirs, "seconds": 0}), abs=1e-5)
 
 
-def test_two_ranks_do_what_one_process_does(
-    run_on_ranks: Callable[..., list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ranks_do_what_one_process_does(run_on_ranks, tmp_path, monkeypatch):
     monkeypatch.setenv("RANKED_FOLDER", str(tmp_path / "two"))
     run_on_ranks(train_on_rank)
     for method in RANKED:

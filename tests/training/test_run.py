@@ -3,7 +3,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,11 @@ class ForbiddenView(ProgressView):
         pytest.fail("a step was trained")
 
 
-def fingerprints(folder: Path) -> dict[str, str]:
+def fingerprints(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
-def write_table(path: Path, rows: int = 60) -> Path:
+def write_table(path, rows=60):
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "label", "group"])
@@ -39,7 +38,7 @@ def write_table(path: Path, rows: int = 60) -> Path:
     return path
 
 
-def test_the_result_has_every_key_that_the_design_names(configure: Configure) -> None:
+def test_the_result_has_every_key_that_the_design_names(configure):
     config = configure("run", task="digits_coloured", seed=3, epochs=1)
     result = train(config)
     assert result.keys() >= {
@@ -54,7 +53,7 @@ def test_the_result_has_every_key_that_the_design_names(configure: Configure) ->
     assert result["config"] == config.as_dict()
 
 
-def test_the_files_of_a_run_say_the_same_as_what_is_returned(configure: Configure) -> None:
+def test_the_files_of_a_run_say_the_same_as_what_is_returned(configure):
     config = configure("run", options={"lambda0": 0.25})
     result = train(config)
     folder = config.folder()
@@ -70,7 +69,7 @@ def test_the_files_of_a_run_say_the_same_as_what_is_returned(configure: Configur
     assert result["metrics"]["accuracy"] == pytest.approx(correct / 500)
 
 
-def test_an_alias_of_a_method_ends_up_under_its_full_name(configure: Configure) -> None:
+def test_an_alias_of_a_method_ends_up_under_its_full_name(configure):
     assert train(configure("run", method="CE", epochs=1))["method"] == "cross_entropy"
 
 
@@ -86,9 +85,7 @@ class Spoiled(Method):
                 context.head.weight.zero_()
 
 
-def test_the_model_kept_is_the_best_on_validation_data_or_the_last(
-    configure: Configure, register_method: Callable[[str, type[Any]], str]
-) -> None:
+def test_the_model_kept_is_the_best_on_validation_data_or_the_last(configure, register_method):
     method = register_method("spoiled", Spoiled)
     best, last = (configure(name, method=method, selection=name, epochs=5) for name in ("validation_accuracy", "last"))
     result, plain = train(best), train(last)
@@ -100,9 +97,7 @@ def test_the_model_kept_is_the_best_on_validation_data_or_the_last(
     assert result["metrics"]["accuracy"] > 0.2
 
 
-def test_the_model_kept_may_be_the_best_on_metadata(
-    configure: Configure, register_method: Callable[[str, type[Any]], str]
-) -> None:
+def test_the_model_kept_may_be_the_best_on_metadata(configure, register_method):
     method = register_method("spoiled", Spoiled)
     config = configure("metadata", method=method, selection="metadata_nll", epochs=5)
     result = train(config)
@@ -112,13 +107,13 @@ def test_the_model_kept_may_be_the_best_on_metadata(
     assert all(record["validation_accuracy"] is not None for record in result["history"])
 
 
-def test_tensorboard_files_are_written_when_asked_for(configure: Configure) -> None:
+def test_tensorboard_files_are_written_when_asked_for(configure):
     config = configure("run", tensorboard=True, epochs=1)
     train(config)
     assert list((config.folder() / "tensorboard").iterdir())
 
 
-def test_a_folder_with_a_run_is_refused_and_left_alone(configure: Configure, train_for: Callable[..., None]) -> None:
+def test_a_folder_with_a_run_is_refused_and_left_alone(configure, train_for):
     finished, unfinished = configure("finished", epochs=1), configure("unfinished")
     train(finished)
     train_for(unfinished, 7)
@@ -129,7 +124,7 @@ def test_a_folder_with_a_run_is_refused_and_left_alone(configure: Configure, tra
         assert fingerprints(config.folder()) == before
 
 
-def test_a_finished_run_is_returned_without_a_step(configure: Configure) -> None:
+def test_a_finished_run_is_returned_without_a_step(configure):
     config = configure("run", epochs=1)
     result = train(config)
     before = fingerprints(config.folder())
@@ -137,17 +132,13 @@ def test_a_finished_run_is_returned_without_a_step(configure: Configure) -> None
     assert fingerprints(config.folder()) == before
 
 
-def test_where_files_go_and_how_often_may_change_between_a_run_and_its_resume(
-    configure: Configure, train_for: Callable[..., None]
-) -> None:
+def test_where_files_go_and_how_often_may_change_between_a_run_and_its_resume(configure, train_for):
     config = configure("run", checkpoint_every=2)
     train_for(config, 5)
     train(replace(config, checkpoint_every=0, tensorboard=True), resume=True)
 
 
-def test_overwrite_starts_again_with_the_new_settings(
-    configure: Configure, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_overwrite_starts_again_with_the_new_settings(configure, assert_same_run):
     old, new, fresh = (
         configure("run", epochs=2),
         configure("run", epochs=1, seed=5),
@@ -159,7 +150,7 @@ def test_overwrite_starts_again_with_the_new_settings(
     assert_same_run(fresh.folder(), new.folder())
 
 
-def test_an_overwrite_that_is_refused_costs_nothing(configure: Configure) -> None:
+def test_an_overwrite_that_is_refused_costs_nothing(configure):
     config = configure("run", epochs=1)
     train(config)
     before = fingerprints(config.folder())
@@ -170,9 +161,7 @@ def test_an_overwrite_that_is_refused_costs_nothing(configure: Configure) -> Non
 
 
 @pytest.mark.parametrize("finished", [True, False], ids=["finished", "unfinished"])
-def test_resuming_with_other_settings_is_refused_by_their_names_and_changes_nothing(
-    finished: bool, configure: Configure, train_for: Callable[..., None]
-) -> None:
+def test_resuming_with_other_settings_is_refused_by_their_names_and_changes_nothing(finished, configure, train_for):
     config = configure("run")
     if finished:
         train(config)
@@ -185,9 +174,7 @@ def test_resuming_with_other_settings_is_refused_by_their_names_and_changes_noth
     assert fingerprints(config.folder()) == before
 
 
-def test_resuming_on_other_data_is_refused_and_changes_nothing(
-    configure: Configure, train_for: Callable[..., None], tmp_path: Path
-) -> None:
+def test_resuming_on_other_data_is_refused_and_changes_nothing(configure, train_for, tmp_path):
     table = write_table(tmp_path / "days.csv")
     config = configure("run", data=str(table), batch_size=8, checkpoint_every=1)
     train_for(config, 3)
@@ -201,9 +188,7 @@ def test_resuming_on_other_data_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("content", [b"", b"half a checkpoi", None], ids=["empty", "foreign", "model instead"])
-def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(
-    content: bytes | None, configure: Configure, train_for: Callable[..., None]
-) -> None:
+def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(content, configure, train_for):
     config = configure("run", selection="validation_accuracy")
     train_for(config, 7)
     path = config.folder() / "checkpoint.pt"
@@ -214,7 +199,7 @@ def test_a_checkpoint_that_cannot_be_used_stops_the_resume_and_stays(
     assert fingerprints(config.folder()) == before
 
 
-def test_bf16_trains_and_keeps_weights_and_statistics_in_float32(configure: Configure) -> None:
+def test_bf16_trains_and_keeps_weights_and_statistics_in_float32(configure):
     config = configure("half", precision="bf16", epochs=1)
     result = train(config)
     state = load_checkpoint(config.folder() / "model.pt")
@@ -225,9 +210,7 @@ def test_bf16_trains_and_keeps_weights_and_statistics_in_float32(configure: Conf
     assert state["method"]["criterion.statistics.count"].sum() == sum(result["class_counts"])
 
 
-def test_a_run_does_not_inherit_the_precision_of_the_one_before(
-    configure: Configure, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_a_run_does_not_inherit_the_precision_of_the_one_before(configure, assert_same_run):
     before, half, after = configure("a", epochs=1), configure("b", epochs=1, precision="bf16"), configure("c", epochs=1)
     for config in (before, half, after):
         train(config)
@@ -236,11 +219,11 @@ def test_a_run_does_not_inherit_the_precision_of_the_one_before(
         assert_same_run(before.folder(), half.folder())
 
 
-def test_a_bf16_run_that_was_stopped_ends_bit_identical(assert_resumes: Callable[..., Path]) -> None:
+def test_a_bf16_run_that_was_stopped_ends_bit_identical(assert_resumes):
     assert_resumes(8, 6, every=3, precision="bf16", method="risda_two_stage")
 
 
-def test_evaluating_a_run_gives_the_figures_of_its_result(configure: Configure) -> None:
+def test_evaluating_a_run_gives_the_figures_of_its_result(configure):
     config = configure("run", method="risda_two_stage", selection="validation_balanced_accuracy")
     result = train(config)
     again = evaluate_folder(config.folder())
@@ -252,14 +235,14 @@ def test_evaluating_a_run_gives_the_figures_of_its_result(configure: Configure) 
     assert validation["metrics"]["accuracy"] == pytest.approx(best["validation_accuracy"])
 
 
-def test_evaluating_a_split_that_the_task_lacks_names_those_it_has(configure: Configure, tmp_path: Path) -> None:
+def test_evaluating_a_split_that_the_task_lacks_names_those_it_has(configure, tmp_path):
     config = configure("run", data=str(write_table(tmp_path / "days.csv")), epochs=1, batch_size=16)
     train(config)
     with pytest.raises(ValueError, match="task 'days' has no metadata split: choose from train, validation, test"):
         evaluate_folder(config.folder(), "metadata")
 
 
-def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure: Configure, tmp_path: Path) -> None:
+def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure, tmp_path):
     config = configure("run", data=str(write_table(tmp_path / "days.csv")), epochs=3, batch_size=16)
     train(config)
     other = evaluate_folder(config.folder(), data=str(write_table(tmp_path / "weeks.csv", rows=100)))
@@ -268,7 +251,7 @@ def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure: Configure, 
 
 
 @pytest.mark.parametrize("method", ["group_dro", "uw", "irm", "lisa"])
-def test_a_model_that_was_told_groups_is_evaluated_on_data_with_others_or_none(method: str, tmp_path: Path) -> None:
+def test_a_model_that_was_told_groups_is_evaluated_on_data_with_others_or_none(method, tmp_path):
     def write(name: str, attributes: int | None) -> str:
         rows = ["text,label,split" + (",attribute" if attributes else "")]
         for split in ("train", "validation", "test"):

@@ -27,7 +27,7 @@ class FakeTrial:
         ("covariance=full", ("choice", "covariance", ["full"])),
     ],
 )
-def test_each_way_of_writing_a_range_asks_for_it(word: str, asked: tuple[object, ...]) -> None:
+def test_each_way_of_writing_a_range_asks_for_it(word, asked):
     (dimension,) = parse_space([word])
     assert dimension.draw(FakeTrial()) == asked
 
@@ -46,12 +46,12 @@ def test_each_way_of_writing_a_range_asks_for_it(word: str, asked: tuple[object,
         (["beta=0:1", "beta=0:2"], "names something twice"),
     ],
 )
-def test_a_space_that_makes_no_sense_is_refused(words: list[str], message: str) -> None:
+def test_a_space_that_makes_no_sense_is_refused(words, message):
     with pytest.raises(ValueError, match=message):
         parse_space(words)
 
 
-def test_settings_of_training_and_options_of_the_method_are_known() -> None:
+def test_settings_of_training_and_options_of_the_method_are_known():
     check_space(
         [Dimension("weight_decay", 0, 1), Dimension("statistics_rate", 0, 1), Dimension("beta", 0, 1)], "meta_icda"
     )

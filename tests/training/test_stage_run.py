@@ -1,7 +1,6 @@
 """A stage begins with what its method asks for, and is taken up again without doing so a second time."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ Make = Callable[..., Trainer]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Make:
+def make(tmp_path):
     def make(*stages: Stage) -> Trainer:
         task = create_task("digits_lt")
         settings = {"model": "linear", "epochs": 3, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 0.0}
@@ -49,13 +48,11 @@ def make(tmp_path: Path) -> Make:
     return make
 
 
-def batch_of(trainer: Trainer) -> Any:
+def batch_of(trainer):
     return next(trainer.batches.in_order(STAGES[0]))
 
 
-def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_resumed_does_neither(
-    make: Make,
-) -> None:
+def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_resumed_does_neither(make):
     trainer = make()
     first = StageRun.begin(trainer.parts, trainer.position)
     first.step(batch_of(trainer))
@@ -72,7 +69,7 @@ def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart: bool, make: Make) -> None:
+def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart, make):
     trainer = make(Stage(2, "first"), Stage(1, "second", restart=restart))
     first = StageRun.begin(trainer.parts, trainer.position)
     first.step(batch_of(trainer))
@@ -84,7 +81,7 @@ def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart: bool
         torch.testing.assert_close(state["state"], first.optimizer_states()[0]["state"], rtol=0, atol=0)
 
 
-def test_a_resumed_stage_has_the_optimisers_and_random_numbers_of_its_checkpoint(make: Make) -> None:
+def test_a_resumed_stage_has_the_optimisers_and_random_numbers_of_its_checkpoint(make):
     trainer = make()
     run = StageRun.begin(trainer.parts, trainer.position)
     run.step(batch_of(trainer))
@@ -96,7 +93,7 @@ def test_a_resumed_stage_has_the_optimisers_and_random_numbers_of_its_checkpoint
     torch.testing.assert_close(resumed.optimizer_states()[0]["state"], saved["optimizers"][0]["state"], rtol=0, atol=0)
 
 
-def test_a_context_says_where_training_stands_from_its_first_moment_on(make: Make) -> None:
+def test_a_context_says_where_training_stands_from_its_first_moment_on(make):
     trainer = make()
     position = Position(stage=1, epoch=2, iteration=10)
     run = StageRun.begin(trainer.parts, position)
@@ -108,7 +105,7 @@ def test_a_context_says_where_training_stands_from_its_first_moment_on(make: Mak
     assert run.context.iteration == 11
 
 
-def test_the_rate_of_a_stage_follows_its_own_schedule_or_that_of_the_whole_training() -> None:
+def test_the_rate_of_a_stage_follows_its_own_schedule_or_that_of_the_whole_training():
     config = TrainConfig(epochs=3, learning_rate=0.1, schedule="cosine")
     plan = Plan.of(STAGES, lambda stage: 5)
     assert (plan.num_epochs, plan.num_iterations) == (3, 15)
@@ -116,7 +113,7 @@ def test_the_rate_of_a_stage_follows_its_own_schedule_or_that_of_the_whole_train
     assert plan.learning_rate(config, 1, 2.5) == pytest.approx(5 * learning_rate(config, 0.5, 1, 3))
 
 
-def test_a_stage_on_top_of_the_epochs_leaves_the_milestones_of_the_others_where_they_are() -> None:
+def test_a_stage_on_top_of_the_epochs_leaves_the_milestones_of_the_others_where_they_are():
     config = TrainConfig(epochs=10, learning_rate=0.1, schedule="step", milestones=(6, 8))
     plan = Plan.of([Stage(5, "before", restart=True), Stage(10, "run", restart=True)], lambda stage: 5)
     rates = [plan.learning_rate(config, 1, 5 + epoch) for epoch in range(10)]
@@ -125,7 +122,7 @@ def test_a_stage_on_top_of_the_epochs_leaves_the_milestones_of_the_others_where_
     assert plan.learning_rate(config, 0, 3) == pytest.approx(0.01), "moved in proportion"
 
 
-def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make: Make) -> None:
+def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make):
     steps = []
     for share in (1.0, 0.5):
         torch.manual_seed(0)
@@ -139,7 +136,7 @@ def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make: Make) -
     torch.testing.assert_close(steps[1], steps[0] / 2)
 
 
-def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make: Make) -> None:
+def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make):
     told: list[str] = []
 
     def step(batch: Any, context: Context) -> StepResult:
@@ -167,9 +164,7 @@ def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make: Make) -> 
     assert told[5:] == ["plain ends"]
 
 
-def test_what_a_stage_found_at_its_end_is_not_looked_for_again_by_a_resumed_run(
-    tmp_path: Path, register_method: Callable[[str, type[Any]], str], train_for: Callable[..., None]
-) -> None:
+def test_what_a_stage_found_at_its_end_is_not_looked_for_again_by_a_resumed_run(tmp_path, register_method, train_for):
     ends: list[int] = []
 
     class Finder(Method):

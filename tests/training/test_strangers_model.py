@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ except OSError as error:
 
 
 @pytest.fixture
-def strangers_run(tmp_path: Path) -> Path:
+def strangers_run(tmp_path):
     """A run whose model.pt names a model on the hub."""
     folder = tmp_path / "run"
     train(TrainConfig(model="linear", method="ce", epochs=1, out=str(folder)))
@@ -46,7 +45,7 @@ def strangers_run(tmp_path: Path) -> Path:
     return folder
 
 
-def ask(folder: Path, allowed: str, cache: Path) -> tuple[int, str]:
+def ask(folder, allowed, cache):
     environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_HOME": str(cache), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", LOAD, str(folder), allowed], env=environment, capture_output=True, text=True, timeout=300
@@ -56,9 +55,7 @@ def ask(folder: Path, allowed: str, cache: Path) -> tuple[int, str]:
     return int(number), sentence
 
 
-def test_a_model_file_that_names_a_model_of_the_hub_asks_nobody_without_leave(
-    strangers_run: Path, tmp_path: Path
-) -> None:
+def test_a_model_file_that_names_a_model_of_the_hub_asks_nobody_without_leave(strangers_run, tmp_path):
     asked, sentence = ask(strangers_run, "no", tmp_path / "cache")
     assert asked == 0
     assert "somebody/classifier is not on this machine" in sentence
@@ -68,9 +65,7 @@ def test_a_model_file_that_names_a_model_of_the_hub_asks_nobody_without_leave(
     assert "--allow-hub" not in sentence
 
 
-def test_a_model_that_was_fetched_before_is_read_from_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_was_fetched_before_is_read_from_this_machine(tmp_path, monkeypatch):
     import huggingface_hub
 
     from icda.models.hub import local_place
@@ -82,7 +77,7 @@ def test_a_model_that_was_fetched_before_is_read_from_this_machine(
     assert local_place("somebody/classifier") == "somebody/classifier"
 
 
-def test_code_beside_a_model_is_not_run(tmp_path: Path) -> None:
+def test_code_beside_a_model_is_not_run(tmp_path):
     trace = tmp_path / "trace"
     folder = tmp_path / "model"
     folder.mkdir()
@@ -96,6 +91,6 @@ def test_code_beside_a_model_is_not_run(tmp_path: Path) -> None:
     assert not trace.exists()
 
 
-def test_timm_names_of_a_hub_are_refused_where_the_hub_is() -> None:
+def test_timm_names_of_a_hub_are_refused_where_the_hub_is():
     with hub(allowed=False), pytest.raises(InputError, match="--allow-hub"):
         create_model("timm:hf_hub:somebody/model", 2)

@@ -1,8 +1,6 @@
 """Texts all the way: a random DistilBERT with its tokeniser, trained, killed, resumed, evaluated, explained."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ STEPS = 48 // 8
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> str:
+def model(tmp_path):
     """hf:FOLDER of a DistilBERT of two layers, with a tokeniser of eight words and a padding id that is not 0."""
     folder = tmp_path / "distilbert"
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
@@ -39,7 +37,7 @@ def model(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     path = tmp_path / "films.csv"
     rows = [
         f"{'a ' * (row // 2 % 4)}{'good' if row % 2 else 'bad'} film,{row % 2},{SHARES[row // 2 % 10]}"
@@ -50,7 +48,7 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def configure(tmp_path: Path, table: Path, model: str) -> Callable[..., TrainConfig]:
+def configure(tmp_path, table, model):
     def make(name: str, **settings: Any) -> TrainConfig:
         usual = {"epochs": 6, "batch_size": 8, "optimizer": "adam", "learning_rate": 5e-3, "schedule": "constant"}
         where = {"data": str(table), "model": model, "out": str(tmp_path / name)}
@@ -60,13 +58,11 @@ def configure(tmp_path: Path, table: Path, model: str) -> Callable[..., TrainCon
 
 
 @pytest.mark.parametrize("method", ["icda", "meta_icda"])
-def test_a_killed_run_goes_on_to_the_same_result(method: str, assert_resumes: Callable[..., Path]) -> None:
+def test_a_killed_run_goes_on_to_the_same_result(method, assert_resumes):
     assert_resumes(STEPS + 3, method=method, epochs=2)
 
 
-def test_a_transformer_learns_and_is_evaluated_and_explained(
-    configure: Callable[..., TrainConfig], tmp_path: Path
-) -> None:
+def test_a_transformer_learns_and_is_evaluated_and_explained(configure, tmp_path):
     config = configure("run", method="meta_icda", epochs=20)
     result = train(config)
     assert result["metrics"]["accuracy"] == 1
@@ -82,7 +78,7 @@ def test_a_transformer_learns_and_is_evaluated_and_explained(
     assert evaluate_folder(config.folder(), data=str(other))["metrics"]["accuracy"] == 0
 
 
-def test_a_stored_run_reads_texts_with_the_tokeniser_of_its_model(configure: Callable[..., TrainConfig]) -> None:
+def test_a_stored_run_reads_texts_with_the_tokeniser_of_its_model(configure):
     config = configure("run", method="ce", epochs=1)
     train(config)
     _, task, networks, _ = load_folder(config.folder())
@@ -93,7 +89,7 @@ def test_a_stored_run_reads_texts_with_the_tokeniser_of_its_model(configure: Cal
     assert networks[0].encoder.network.config.pad_token_id == PADDING
 
 
-def test_the_same_table_is_hashed_for_a_bag_of_words(configure: Callable[..., TrainConfig]) -> None:
+def test_the_same_table_is_hashed_for_a_bag_of_words(configure):
     hashed = load_task(configure("run", model=None))
     assert int(hashed.train.batch(torch.arange(4)).inputs["input_ids"].max()) > len(WORDS)
     assert hashed.data_hash != load_task(configure("run")).data_hash
@@ -107,9 +103,7 @@ def test_the_same_table_is_hashed_for_a_bag_of_words(configure: Callable[..., Tr
         ({"model": "bag_of_word"}, "did you mean 'bag_of_words'"),
     ],
 )
-def test_a_model_that_cannot_read_the_samples_is_refused_before_anything_is_written(
-    configure: Callable[..., TrainConfig], settings: dict[str, Any], message: str
-) -> None:
+def test_a_model_that_cannot_read_the_samples_is_refused_before_anything_is_written(configure, settings, message):
     config = configure("run", **settings)
     with pytest.raises(ValueError, match=message):
         train(config)

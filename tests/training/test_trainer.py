@@ -1,6 +1,5 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -27,13 +26,13 @@ class Simple(Method):
         super().__init__()
 
 
-def trainer_of(config: TrainConfig) -> Trainer:
+def trainer_of(config):
     task = create_task(config.task)
     networks, method = build(config, task)
     return Trainer(config, task, networks, method, config.folder(), make_accelerator(config.precision))
 
 
-def cloned(module: nn.Module) -> dict[str, Tensor]:
+def cloned(module):
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
@@ -63,7 +62,7 @@ class Diary(Simple):
         return super().predict(models, inputs)
 
 
-def test_hooks_steps_and_predictions_come_in_order(configure: Configure, register_method: Register) -> None:
+def test_hooks_steps_and_predictions_come_in_order(configure, register_method):
     Diary.calls.clear()
     train(configure("run", method=register_method("diary", Diary), epochs=3, batch_size=150))
 
@@ -80,7 +79,7 @@ def test_hooks_steps_and_predictions_come_in_order(configure: Configure, registe
     ]
 
 
-def test_the_history_holds_the_means_of_the_epoch(configure: Configure, register_method: Register) -> None:
+def test_the_history_holds_the_means_of_the_epoch(configure, register_method):
     losses: list[tuple[float, int, int]] = []
 
     class Recorded(Simple):
@@ -99,7 +98,7 @@ def test_the_history_holds_the_means_of_the_epoch(configure: Configure, register
     assert record["validation_accuracy"] is not None
 
 
-def test_the_view_is_told_where_a_resumed_run_stands(configure: Configure, train_for: Callable[..., None]) -> None:
+def test_the_view_is_told_where_a_resumed_run_stands(configure, train_for):
     told: list[tuple[Any, ...]] = []
 
     class Ear(ProgressView):
@@ -118,7 +117,7 @@ def test_the_view_is_told_where_a_resumed_run_stands(configure: Configure, train
     assert told == [(6, 10), (1, 2), (1, 2), (1, 2), (1, 2), (1,)]
 
 
-def test_optimisers_take_their_settings_from_the_configuration() -> None:
+def test_optimisers_take_their_settings_from_the_configuration():
     config, model = TrainConfig(learning_rate=0.3, momentum=0.8, weight_decay=0.01), nn.Linear(2, 2)
     sgd = make_optimizer(config, model).param_groups[0]
     assert (sgd["lr"], sgd["momentum"], sgd["weight_decay"], sgd["nesterov"]) == (0.3, 0.8, 0.01, True)
@@ -129,7 +128,7 @@ def test_optimisers_take_their_settings_from_the_configuration() -> None:
     assert (adam.param_groups[0]["lr"], adam.param_groups[0]["weight_decay"]) == (0.3, 0.01)
 
 
-def test_the_gradient_is_clipped_over_all_weights_together(configure: Configure, register_method: Register) -> None:
+def test_the_gradient_is_clipped_over_all_weights_together(configure, register_method):
     class Steep(Simple):
         def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
             return 1e6 * super().loss(output, batch, context)
@@ -143,7 +142,7 @@ def test_the_gradient_is_clipped_over_all_weights_together(configure: Configure,
     assert float(torch.stack(moved).sum().sqrt()) == pytest.approx(0.5, rel=1e-4)
 
 
-def test_each_step_uses_the_rate_of_the_schedule(configure: Configure, register_method: Register) -> None:
+def test_each_step_uses_the_rate_of_the_schedule(configure, register_method):
     rates: list[float] = []
 
     class Watching(Simple):
@@ -183,7 +182,7 @@ class Decoupled(Simple):
 
 
 @pytest.fixture
-def decoupled(configure: Configure, register_method: Register) -> Trainer:
+def decoupled(configure, register_method):
     config = configure("run", method=register_method("decoupled", Decoupled), epochs=4, milestones=(0.5,))
     Decoupled.notes.clear()
     trainer = trainer_of(config)
@@ -191,26 +190,26 @@ def decoupled(configure: Configure, register_method: Register) -> Trainer:
     return trainer
 
 
-def test_a_frozen_encoder_stays_bit_identical_with_its_batch_norm_buffers(decoupled: Trainer) -> None:
+def test_a_frozen_encoder_stays_bit_identical_with_its_batch_norm_buffers(decoupled):
     after = decoupled.models[0].encoder.state_dict()
     assert any("running_mean" in name for name in after)
     assert all(torch.equal(value, after[name]) for name, value in Decoupled.notes["encoder"].items())
     assert not torch.equal(decoupled.models[0].head.weight, Decoupled.notes["head"]["weight"])
 
 
-def test_a_reset_head_starts_from_new_weights(decoupled: Trainer) -> None:
+def test_a_reset_head_starts_from_new_weights(decoupled):
     assert not torch.equal(Decoupled.notes["head"]["weight"], Decoupled.notes["trained head"]["weight"])
     bound = decoupled.models[0].feature_dim ** -0.5  # of nn.Linear's own initialisation
     assert Decoupled.notes["head"]["weight"].abs().max() <= bound
 
 
-def test_a_restarted_stage_has_a_new_optimiser_and_a_schedule_of_its_own(decoupled: Trainer) -> None:
+def test_a_restarted_stage_has_a_new_optimiser_and_a_schedule_of_its_own(decoupled):
     assert Decoupled.notes["momentum"] != {}
     assert Decoupled.notes["optimizer"] == {}
     assert Decoupled.notes["rates"] == pytest.approx([0.1] * 5 + [0.01] * 5)
 
 
-def test_two_stages_that_change_nothing_train_like_one(configure: Configure, register_method: Register) -> None:
+def test_two_stages_that_change_nothing_train_like_one(configure, register_method):
     class Split(Simple):
         def stages(self, epochs: int) -> list[Stage]:
             return [Stage(1), Stage(epochs - 1)]
@@ -226,9 +225,7 @@ def test_two_stages_that_change_nothing_train_like_one(configure: Configure, reg
 
 
 @pytest.mark.parametrize("steps", [3, 11, 13, 17])
-def test_a_decoupled_training_that_was_stopped_ends_bit_identical(
-    steps: int, register_method: Register, assert_resumes: Callable[..., Path]
-) -> None:
+def test_a_decoupled_training_that_was_stopped_ends_bit_identical(steps, register_method, assert_resumes):
     Decoupled.notes.update(targets=[], rates=[])
     assert_resumes(steps, method=register_method("decoupled", Decoupled), epochs=4)
 
@@ -248,9 +245,7 @@ class Diverging(Simple):
 
 
 @pytest.mark.parametrize("part", ["loss", "gradient"])
-def test_a_diverged_training_stops_with_advice_and_keeps_the_last_good_checkpoint(
-    part: str, configure: Configure, register_method: Register
-) -> None:
+def test_a_diverged_training_stops_with_advice_and_keeps_the_last_good_checkpoint(part, configure, register_method):
     config = configure(
         "run", method=register_method("diverging", Diverging), options={"part": part}, checkpoint_every=1
     )
@@ -262,14 +257,14 @@ def test_a_diverged_training_stops_with_advice_and_keeps_the_last_good_checkpoin
     assert not (config.folder() / "result.json").exists()
 
 
-def test_weights_that_explode_in_the_last_step_of_an_epoch_are_noticed_too(configure: Configure) -> None:
+def test_weights_that_explode_in_the_last_step_of_an_epoch_are_noticed_too(configure):
     config = configure("run", batch_size=287, model="mlp", learning_rate=1e38, epochs=2)
     with pytest.raises((DivergedError, ValueError), match=r"(?i)diverged|NaN or infinite"):
         train(config)
     assert not (config.folder() / "checkpoint.pt").exists()
 
 
-def test_without_a_checkpoint_none_is_promised(configure: Configure, register_method: Register) -> None:
+def test_without_a_checkpoint_none_is_promised(configure, register_method):
     class Hopeless(Simple):
         def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
             return super().loss(output, batch, context) * float("nan")
@@ -286,7 +281,7 @@ class TwoStages(Simple):
         return [Stage(1, "first", restart=True), Stage(epochs - 1, "second", restart=True)]
 
 
-def test_a_stage_leaves_no_optimiser_behind(configure: Configure, register_method: Register) -> None:
+def test_a_stage_leaves_no_optimiser_behind(configure, register_method):
     """In half precision all that the accelerator knows are unscaled, so an old one would scale gradients twice."""
     trainer = trainer_of(configure("run", method=register_method("two_stages", TwoStages), epochs=2))
     trainer.run()

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,12 @@ METHODS = {
 }
 
 
-def environment() -> dict[str, str]:
+def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_training_killed_at_many_moments_ends_bit_identical(
-    method: str, tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_a_training_killed_at_many_moments_ends_bit_identical(method, tmp_path, assert_same_run):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     command = [sys.executable, "-P", str(Path(__file__).with_name("killed.py")), str(whole), str(killed), "0"]
     done = subprocess.run(
@@ -40,9 +37,7 @@ def test_a_training_killed_at_many_moments_ends_bit_identical(
     assert not list(killed.glob(".*.part"))
 
 
-def test_the_command_itself_killed_in_start_up_and_in_writing_ends_bit_identical(
-    tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_the_command_itself_killed_in_start_up_and_in_writing_ends_bit_identical(tmp_path, assert_same_run):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     words = ["train", *OPTIONS, *METHODS["icda"], "--quiet"]
     command = [sys.executable, "-m", "icda.cli.main", *words, "--resume", "--out", str(killed)]

@@ -17,7 +17,7 @@ from support import load_module
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
-def run_on_two_ranks(folder: Path) -> str:
+def run_on_two_ranks(folder):
     """Let two ranks work in a folder; what they print."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
@@ -31,7 +31,7 @@ def run_on_two_ranks(folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def check_weights_and_statistics(two: Path, one: Path) -> None:
+def check_weights_and_statistics(two, one):
     found, wanted = (load_checkpoint(folder / "checkpoint.pt") for folder in (two, one))
     for key, expected in wanted["networks"][0].items():
         torch.testing.assert_close(found["networks"][0][key], expected, rtol=0, atol=1e-6)
@@ -40,7 +40,7 @@ def check_weights_and_statistics(two: Path, one: Path) -> None:
         torch.testing.assert_close(found["method"][key], expected, rtol=0, atol=1e-6 * scale)
 
 
-def check_history_and_metrics(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def check_history_and_metrics(found, wanted):
     assert found["metrics"]["accuracy"] == pytest.approx(wanted["metrics"]["accuracy"])
     assert found["confusion"] == wanted["confusion"]
     assert found["selected_epoch"] == wanted["selected_epoch"]
@@ -48,7 +48,7 @@ def check_history_and_metrics(found: dict[str, Any], wanted: dict[str, Any]) -> 
         assert mine | {"seconds": 0} == pytest.approx(theirs | {"seconds": 0}, abs=1e-5)
 
 
-def check_that_only_the_first_rank_wrote(folder: Path, reports: list[dict[str, Any]], runs: list[str]) -> None:
+def check_that_only_the_first_rank_wrote(folder, reports, runs):
     assert reports[0]["written"].count("result.json") == len(runs) + 1
     assert reports[1]["written"] == []
     for name in runs:
@@ -59,18 +59,18 @@ def check_that_only_the_first_rank_wrote(folder: Path, reports: list[dict[str, A
             assert report["results"][name]["confusion"] == result["confusion"]
 
 
-def check_that_only_the_first_rank_spoke(printed: str, reports: list[dict[str, Any]]) -> None:
+def check_that_only_the_first_rank_spoke(printed, reports):
     assert [report["results"]["command"] for report in reports] == [{"code": 0}, {"code": 0}]
     assert printed.count("epoch 1/1") == 1
     assert printed.count("Model, log and result") == 1
 
 
-def result_of(folder: Path) -> dict[str, Any]:
+def result_of(folder):
     found: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return found
 
 
-def test_two_ranks_do_what_one_process_does_and_the_first_alone_writes_and_speaks(tmp_path: Path) -> None:
+def test_two_ranks_do_what_one_process_does_and_the_first_alone_writes_and_speaks(tmp_path):
     """One test, because starting the ranks takes longer than all they do."""
     two, one, runs = tmp_path / "two", tmp_path / "one", load_module(SCRIPT, "ranks").RUNS
     two.mkdir()

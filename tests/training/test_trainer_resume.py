@@ -15,7 +15,7 @@ Configure = Callable[..., TrainConfig]
 
 
 @pytest.fixture(scope="module")
-def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def whole_runs(tmp_path_factory):
     """The folder of an uninterrupted run, made once for each configuration."""
     made: dict[tuple[Any, ...], Path] = {}
 
@@ -39,22 +39,13 @@ def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         *[("risda_two_stage", 4, steps) for steps in (7, 15, 16, 18)],
     ],
 )
-def test_a_run_that_was_stopped_ends_bit_identical(
-    method: str,
-    epochs: int,
-    steps: int,
-    selection: str,
-    whole_runs: Callable[..., Path],
-    assert_resumes: Callable[..., Path],
-) -> None:
+def test_a_run_that_was_stopped_ends_bit_identical(method, epochs, steps, selection, whole_runs, assert_resumes):
     settings = {"method": method, "epochs": epochs, "selection": selection}
     assert_resumes(steps, whole=whole_runs(**settings), **settings)
 
 
 @pytest.mark.parametrize("every", [0, 1, 3, 100])
-def test_a_run_that_is_stopped_again_and_again_ends_bit_identical(
-    every: int, whole_runs: Callable[..., Path], assert_resumes: Callable[..., Path]
-) -> None:
+def test_a_run_that_is_stopped_again_and_again_ends_bit_identical(every, whole_runs, assert_resumes):
     settings = {"method": "icda", "epochs": 3, "optimizer": "adam", "learning_rate": 0.01, "schedule": "cosine"}
     assert_resumes(2, 7, 6, every=every, whole=whole_runs(**settings), **settings)
 
@@ -62,13 +53,8 @@ def test_a_run_that_is_stopped_again_and_again_ends_bit_identical(
 @pytest.mark.parametrize("written", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("call", [1, 2, 5, 7, 10])
 def test_a_run_that_was_stopped_around_a_save_ends_bit_identical(
-    call: int,
-    written: bool,
-    whole_runs: Callable[..., Path],
-    configure: Configure,
-    monkeypatch: pytest.MonkeyPatch,
-    assert_same_run: Callable[[Path, Path], None],
-) -> None:
+    call, written, whole_runs, configure, monkeypatch, assert_same_run
+):
     """The file model.pt is written just before checkpoint.pt: a kill between the two leaves them an epoch apart."""
     settings = {"method": "icda", "epochs": 3, "selection": "validation_accuracy"}
     config, save, calls = configure("stopped", checkpoint_every=3, **settings), trainer.save_checkpoint, 0
@@ -109,15 +95,11 @@ class NoisyMethod(Method):
         return torch.nn.functional.cross_entropy(output.logits + noise, batch.targets)
 
 
-def test_random_numbers_that_a_method_draws_go_on_where_they_stopped(
-    register_method: Callable[[str, type[Any]], str], assert_resumes: Callable[..., Path]
-) -> None:
+def test_random_numbers_that_a_method_draws_go_on_where_they_stopped(register_method, assert_resumes):
     assert_resumes(3, 4, 5, method=register_method("noisy", NoisyMethod))
 
 
-def test_two_runs_of_one_configuration_are_bit_identical_and_another_seed_is_not(
-    configure: Configure, assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_two_runs_of_one_configuration_are_bit_identical_and_another_seed_is_not(configure, assert_same_run):
     one, two, other = configure("one"), configure("two"), configure("other", seed=1)
     for config in (one, two, other):
         train(config)
@@ -126,9 +108,7 @@ def test_two_runs_of_one_configuration_are_bit_identical_and_another_seed_is_not
         assert_same_run(one.folder(), other.folder())
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(
-    configure: Configure, train_for: Callable[..., None], assert_same_run: Callable[[Path, Path], None]
-) -> None:
+def test_a_run_killed_before_its_first_checkpoint_starts_again(configure, train_for, assert_same_run):
     whole, stopped = configure("whole"), configure("stopped")
     train(whole)
     train_for(stopped, 3)

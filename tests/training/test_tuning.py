@@ -1,7 +1,6 @@
 """A search chooses on validation data alone, and goes on where it stopped."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +16,14 @@ SPACE = parse_space(["lambda0=0.1:1", "learning_rate=0.01:0.3:log"])
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> TrainConfig:
+def config(tmp_path):
     return TrainConfig(task="digits_lt", method="icda", model="linear", epochs=1, out=str(tmp_path / "search"))
 
 
-def quiet(_: str) -> None: ...
+def quiet(_): ...
 
 
-def test_three_trials_give_the_best_of_them_as_a_configuration_to_train(config: TrainConfig) -> None:
+def test_three_trials_give_the_best_of_them_as_a_configuration_to_train(config):
     said: list[str] = []
     found = tune(config, SPACE, 3, say=said.append)
     scores = [float(line.rsplit(" ", 1)[1]) for line in said]
@@ -37,13 +36,13 @@ def test_three_trials_give_the_best_of_them_as_a_configuration_to_train(config: 
     assert best.options == {"lambda0": found.values["lambda0"]}
 
 
-def test_the_score_is_the_selected_models_accuracy_on_the_validation_split(config: TrainConfig, tmp_path: Path) -> None:
+def test_the_score_is_the_selected_models_accuracy_on_the_validation_split(config, tmp_path):
     score = validation_score(config, "accuracy")
     result = train(replace(config, out=str(tmp_path / "plain")))
     assert score == result["history"][-1]["validation_accuracy"]
 
 
-def test_the_test_split_is_out_of_reach_while_searching(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_split_is_out_of_reach_while_searching(config, monkeypatch):
     seen: list[Any] = []
 
     class Watched(tuning.Trainer):
@@ -59,7 +58,7 @@ def test_the_test_split_is_out_of_reach_while_searching(config: TrainConfig, mon
         assert not test & set(split.rows.tolist())
 
 
-def test_a_search_goes_on_with_what_an_unbroken_one_would_propose(config: TrainConfig, tmp_path: Path) -> None:
+def test_a_search_goes_on_with_what_an_unbroken_one_would_propose(config, tmp_path):
     whole, parts = [], []
     tune(config, SPACE, 3, say=whole.append)
     again = replace(config, out=str(tmp_path / "again"))
@@ -68,9 +67,7 @@ def test_a_search_goes_on_with_what_an_unbroken_one_would_propose(config: TrainC
     assert parts == whole
 
 
-def test_the_trial_a_killed_search_was_at_is_taken_up_again(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_trial_a_killed_search_was_at_is_taken_up_again(config, monkeypatch):
     asked: list[TrainConfig] = []
 
     def killed(proposed: TrainConfig, metric: str) -> float:
@@ -86,9 +83,7 @@ def test_the_trial_a_killed_search_was_at_is_taken_up_again(
     assert asked[0] == asked[1]
 
 
-def test_a_trial_that_is_refused_is_given_up_and_the_search_goes_on(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_that_is_refused_is_given_up_and_the_search_goes_on(config, monkeypatch):
     scores = iter([None, 0.25])
 
     def sometimes(proposed: TrainConfig, metric: str) -> float:
@@ -103,7 +98,7 @@ def test_a_trial_that_is_refused_is_given_up_and_the_search_goes_on(
     assert "given up, lambda0 is not to my taste" in said[0]
 
 
-def test_a_search_in_which_nothing_succeeds_says_why(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_in_which_nothing_succeeds_says_why(config, monkeypatch):
     def refused(proposed: TrainConfig, metric: str) -> float:
         raise ValueError("no")
 
@@ -112,19 +107,19 @@ def test_a_search_in_which_nothing_succeeds_says_why(config: TrainConfig, monkey
         tune(config, SPACE, 1, say=quiet)
 
 
-def test_a_task_without_validation_data_is_refused(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_validation_data_is_refused(config, monkeypatch):
     bare = replace(create_task("digits_lt"), validation=None)
     monkeypatch.setattr(tuning, "load_task", lambda _: bare)
     with pytest.raises(ValueError, match="no validation split, and test data must not choose"):
         tune(config, SPACE, 1, say=quiet)
 
 
-def test_a_group_metric_needs_groups(config: TrainConfig) -> None:
+def test_a_group_metric_needs_groups(config):
     with pytest.raises(ValueError, match="needs groups"):
         check_task(config, "worst_group_accuracy")
 
 
-def test_attributes_said_to_be_unknown_are_withheld_from_a_search(config: TrainConfig) -> None:
+def test_attributes_said_to_be_unknown_are_withheld_from_a_search(config):
     untold = replace(config, task="digits_coloured", attributes="unknown")
     with pytest.raises(ValueError, match="metric 'worst_group_accuracy' needs groups"):
         check_task(untold, "worst_group_accuracy")
@@ -133,18 +128,18 @@ def test_attributes_said_to_be_unknown_are_withheld_from_a_search(config: TrainC
     check_task(replace(untold, attributes="known"), "worst_group_accuracy")
 
 
-def test_a_method_that_learns_from_the_validation_split_is_refused(config: TrainConfig) -> None:
+def test_a_method_that_learns_from_the_validation_split_is_refused(config):
     with pytest.raises(ValueError, match="'dfr' learns from the validation split"):
         check_task(replace(config, task="digits_coloured", method="dfr", epochs=2), "accuracy")
 
 
-def test_a_name_that_nobody_knows_is_refused_before_anything_is_trained(config: TrainConfig) -> None:
+def test_a_name_that_nobody_knows_is_refused_before_anything_is_trained(config):
     with pytest.raises(UnknownNameError, match="did you mean 'lambda0'"):
         tune(config, parse_space(["lambda=0:1"]), 1, say=quiet)
     assert not config.folder().exists()
 
 
-def test_settings_and_options_go_where_they_belong() -> None:
+def test_settings_and_options_go_where_they_belong():
     config = TrainConfig(options={"beta": 0.2})
     changed = apply_values(config, {"learning_rate": 0.5, "lambda0": 0.1}, "x")
     assert (changed.learning_rate, changed.options, changed.out) == (0.5, {"beta": 0.2, "lambda0": 0.1}, "x")

@@ -1,18 +1,16 @@
 """A training told that attributes are unknown never reads them, and one that needs them does not start."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from icda.data import TASKS, Split, Task, create_task
+from icda.data import TASKS, Split, create_task
 from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
-from icda.training import TrainConfig, Trainer, train
+from icda.training import Trainer, train
 from icda.training import run as run_module
 from icda.training.run import build, load_task, make_accelerator, visible_task
 from icda.training.stage_run import StageRun
@@ -36,7 +34,7 @@ class Untouchable(Tensor):
 
 
 @pytest.fixture
-def guarded() -> Iterator[Task]:
+def guarded():
     """Coloured digits whose group labels, of training and validation, raise when they are read."""
     task = create_task("digits_coloured")
 
@@ -55,12 +53,12 @@ def guarded() -> Iterator[Task]:
             Untouchable.armed = False
 
 
-def settings(folder: Path, **changes: Any) -> TrainConfig:
+def settings(folder, **changes):
     usual = {"task": "guarded_digits", "method": "icda", "attributes": "unknown", "selection": "validation_accuracy"}
     return short_run(folder, **{**usual, **changes})
 
 
-def test_the_guard_works(guarded: Task) -> None:
+def test_the_guard_works(guarded):
     with pytest.raises(TouchedError):
         guarded.train.batch(torch.arange(4))
     with pytest.raises(TouchedError):
@@ -72,9 +70,7 @@ GROUPLESS = [name for name in method_names() if not method_needs(name) & {"group
 
 @pytest.mark.parametrize("selection", ["last", "validation_accuracy", "validation_worst_pseudo_group"])
 @pytest.mark.parametrize("method", ["cross_entropy", "icda", "jtt", "shortcut_prior", "xrm", "mat", "afr", "lff"])
-def test_training_and_selection_never_read_them(
-    guarded: Task, method: str, selection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_and_selection_never_read_them(guarded, method, selection, tmp_path, monkeypatch):
     assert method in GROUPLESS
     finished = Trainer.load_model
 
@@ -98,7 +94,7 @@ def test_training_and_selection_never_read_them(
         assert all(line["validation_worst_pseudo_group_accuracy"] is not None for line in judged)
 
 
-def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path, monkeypatch):
     task = create_task("digits_coloured")
     other = replace(task, train=replace(task.train, groups=task.train.groups.flip(0)))
     chosen: dict[str, list[list[int]]] = {"known": [], "unknown": []}
@@ -112,12 +108,12 @@ def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path: Path, mo
     assert chosen["known"][0] != chosen["known"][1]
 
 
-def test_told_that_attributes_are_known_the_same_training_reads_them(guarded: Task, tmp_path: Path) -> None:
+def test_told_that_attributes_are_known_the_same_training_reads_them(guarded, tmp_path):
     with pytest.raises(TouchedError):
         train(settings(tmp_path, attributes="known"))
 
 
-def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: Task, tmp_path: Path) -> None:
+def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded, tmp_path):
     told = visible_task(settings(tmp_path), guarded)
     for method in (name for name in method_names() if "groups" in method_needs(name)):
         with pytest.raises(MissingNeedError, match=f"'{method}' needs group labels, .*--attributes unknown"):
@@ -127,7 +123,7 @@ def test_a_method_or_rule_that_needs_groups_is_refused_before_training(guarded: 
     assert not list(tmp_path.iterdir())
 
 
-def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded: Task) -> None:
+def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded):
     told = guarded.without_groups()
     assert told.train.groups is None
     assert told.validation.groups is None
@@ -136,7 +132,7 @@ def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded: Task) -
     assert told.data_hash  # reads no group label but those of test
 
 
-def test_guessed_groups_survive_a_kill(tmp_path: Path) -> None:
+def test_guessed_groups_survive_a_kill(tmp_path):
     config = settings(tmp_path / "whole", task="digits_coloured", selection="validation_worst_pseudo_group", epochs=3)
     whole = train(config)
     broken = replace(config, out=str(tmp_path / "broken"))

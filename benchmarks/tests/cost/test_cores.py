@@ -8,11 +8,11 @@ from icda_bench.cost import cores
 from icda_bench.cost.cores import PLANS, CoresRow, measure_cores, run_task
 
 
-def test_no_plan_asks_for_more_threads_than_two_cores() -> None:
+def test_no_plan_asks_for_more_threads_than_two_cores():
     assert all(processes * threads <= 2 for plans in PLANS.values() for processes, threads in plans)
 
 
-def test_a_row_is_the_median_and_its_gain_is_over_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_the_median_and_its_gain_is_over_one_thread(monkeypatch):
     rates = iter([4.0, 8.0, 5.0, 9.0, 3.0, 7.0])
     monkeypatch.setattr(
         cores, "_measured", lambda task, p, t: CoresRow(task, "made up", p, t, 100, 1.0, 1.0, next(rates))
@@ -22,7 +22,7 @@ def test_a_row_is_the_median_and_its_gain_is_over_one_thread(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("task", ["audit", "fit"])
-def test_a_task_runs(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_runs(task, monkeypatch):
     monkeypatch.setattr(cores, "SAMPLES", 200)
     monkeypatch.setattr(cores, "FEATURES", 6)
     monkeypatch.setattr(cores, "CLASSES", 2)
@@ -32,10 +32,10 @@ def test_a_task_runs(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row.processor_seconds > 0
 
 
-def test_a_row_is_measured_in_a_child_with_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_measured_in_a_child_with_its_threads(monkeypatch):
     monkeypatch.setattr(cores, "run_task", threads_of)
     assert cores._measured("fit", 1, 2) == "2 PASSIVE"
 
 
-def threads_of(*_: object) -> str:
+def threads_of(*_):
     return f"{os.environ['OMP_NUM_THREADS']} {os.environ['OMP_WAIT_POLICY']}"

@@ -5,14 +5,14 @@ from sklearn.linear_model import LogisticRegression
 from icda_bench.cost.fit_time import compare, objective
 
 
-def made_up(classes: int) -> tuple[np.ndarray, np.ndarray]:
+def made_up(classes):
     generator = np.random.default_rng(0)
     y = np.arange(300) % classes
     return (generator.normal(size=(300, 6)) + y[:, None] * 0.5).astype(np.float32), y
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_both_minimise_the_same_objective(classes: int) -> None:
+def test_both_minimise_the_same_objective(classes):
     X, y = made_up(classes)
     (row,) = compare("made up", X, y, ("ce",), C=0.05, rounds=2)
     assert row.objective == pytest.approx(row.reference_objective, rel=1e-3)
@@ -20,7 +20,7 @@ def test_both_minimise_the_same_objective(classes: int) -> None:
     assert row.ratio > 0
 
 
-def test_the_objective_is_that_of_a_naive_loop() -> None:
+def test_the_objective_is_that_of_a_naive_loop():
     X, y = made_up(3)
     model = LogisticRegression(C=0.1).fit(X, y)
     total = 0.0

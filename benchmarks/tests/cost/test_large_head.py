@@ -7,7 +7,7 @@ from icda_bench.cost.large_head import WAYS, measure_large_heads, train_head
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_learns_the_batch_it_repeats(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way_learns_the_batch_it_repeats(way, monkeypatch):
     monkeypatch.setattr(large_head, "NEGATIVES", 50)
     row = train_head(way, classes=400, features=16, steps=8)
     assert (row.way, row.classes, row.features, row.batch) == (way, 400, 16, large_head.BATCH)
@@ -15,6 +15,6 @@ def test_every_way_learns_the_batch_it_repeats(way: str, monkeypatch: pytest.Mon
     assert row.peak_mib >= row.imports_mib > 10
 
 
-def test_a_way_is_measured_in_a_child() -> None:
+def test_a_way_is_measured_in_a_child():
     (row,) = measure_large_heads([(300, 8)], ["icda, sampled"], steps=3)
     assert (row.way, row.classes) == ("icda, sampled", 300)

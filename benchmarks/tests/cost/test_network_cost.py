@@ -12,15 +12,15 @@ from icda_bench.rows import read_table
 PAPER = Path(__file__).resolve().parents[4] / "shared" / "paper.tex"
 
 
-def row(network: str = "resnet32", classes: int = 10, tier: str = "cpu", extra: float = 5.0) -> NetworkCostRow:
+def row(network="resnet32", classes=10, tier="cpu", extra=5.0):
     return NetworkCostRow(network, classes, tier, 32, 15, 100.0, 105.0, extra, 1.0, 0.8)
 
 
-def test_every_network_of_the_papers_table_is_known() -> None:
+def test_every_network_of_the_papers_table_is_known():
     assert all(row["network"] in MODELS for row in load_cost_suite()["rows"])
 
 
-def test_the_papers_figures_stand_in_the_paper() -> None:
+def test_the_papers_figures_stand_in_the_paper():
     if not PAPER.is_file():
         pytest.skip(f"{PAPER} is not there: the figures were not compared with the paper.")
     text = PAPER.read_text()
@@ -29,7 +29,7 @@ def test_the_papers_figures_stand_in_the_paper() -> None:
     assert [[float(x) for x in line] for line in lines if line] == [row["paper"] for row in load_cost_suite()["rows"]]
 
 
-def test_figures_are_made_of_paired_steps_and_of_the_loss_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_made_of_paired_steps_and_of_the_loss_alone(monkeypatch):
     """Steps of 100, 200 and 400 ms, to which ICDA adds 2, 4 and 6 per cent; the loss alone adds 4 ms at 128."""
     rounds = iter([(0.1, 0.102), (0.2, 0.208), (0.4, 0.424)])
 
@@ -49,12 +49,12 @@ def test_figures_are_made_of_paired_steps_and_of_the_loss_alone(monkeypatch: pyt
     assert row.loss_alone == 0.125, "4 ms of a step that takes sixteen times 200"
 
 
-def test_a_covariance_that_does_not_fit_is_measured_as_diagonal(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_covariance_that_does_not_fit_is_measured_as_diagonal(recwarn):
     assert measure_step("linear", 10, "cpu", batch=2, steps=3, seconds=0.01).steps == 3
     assert len(recwarn) == 0
 
 
-def test_measuring_again_takes_the_place_of_what_was_measured_before(tmp_path: Path) -> None:
+def test_measuring_again_takes_the_place_of_what_was_measured_before(tmp_path):
     path = tmp_path / "table3.csv"
     add_to_csv([row(), row("wrn_16_8")], path)
     add_to_csv([row(extra=7.0), row(tier="paper", extra=6.0)], path)
@@ -65,7 +65,7 @@ def test_measuring_again_takes_the_place_of_what_was_measured_before(tmp_path: P
     ]
 
 
-def test_the_table_has_the_paper_ours_and_a_status(tmp_path: Path) -> None:
+def test_the_table_has_the_paper_ours_and_a_status(tmp_path):
     path = tmp_path / "table3.csv"
     add_to_csv([row(extra=7.5), row(classes=100, extra=9.5)], path)
     text = cost_table(read_table(path))

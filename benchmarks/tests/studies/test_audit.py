@@ -1,11 +1,9 @@
-from pathlib import Path
-
 import numpy as np
 
 from icda_bench.studies import audit as bench
 
 
-def test_the_minority_of_each_class_is_sought_in_the_training_split(tmp_path: Path) -> None:
+def test_the_minority_of_each_class_is_sought_in_the_training_split(tmp_path):
     generator = np.random.default_rng(0)
     y = generator.integers(0, 2, 1200).astype(np.uint8)
     place = np.where(generator.random(1200) < 0.08, 1 - y, y).astype(np.uint8)

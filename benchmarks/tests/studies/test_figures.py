@@ -1,14 +1,12 @@
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from icda_bench.studies import figures
 
 
-def test_one_call_trains_draws_and_files_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_trains_draws_and_files_the_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "DIGITS", replace(figures.DIGITS, epochs=1))
     options = figures.Arguments(
         waterbirds=False, out=tmp_path / "runs", pictures=tmp_path / "pictures", tables=tmp_path / "tables"
@@ -26,7 +24,7 @@ def test_one_call_trains_draws_and_files_the_numbers(tmp_path: Path, monkeypatch
     assert {path: path.stat().st_mtime_ns for path in models} == models
 
 
-def test_only_a_picture_that_is_too_large_loses_colours(tmp_path: Path) -> None:
+def test_only_a_picture_that_is_too_large_loses_colours(tmp_path):
     path = tmp_path / "p.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 60, 3), dtype=np.uint8)).save(path)
     before = path.read_bytes()

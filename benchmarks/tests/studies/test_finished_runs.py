@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
@@ -31,7 +30,7 @@ Folder = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+def folder(tmp_path_factory):
     """`folder(task, method)`: a finished run, made once."""
     made: dict[tuple[str, str], Path] = {}
 
@@ -46,32 +45,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 @pytest.fixture(scope="module")
-def coloured(folder: Folder) -> Path:
+def coloured(folder):
     return folder("digits_coloured", "icda", epochs=2, attributes="unknown")
 
 
 @pytest.fixture(scope="module")
-def strengths(coloured: Path) -> list[StrengthRow]:
+def strengths(coloured):
     return measure_group_strengths([coloured])
 
 
 @pytest.fixture(scope="module")
-def noisy(folder: Folder) -> list[Path]:
+def noisy(folder):
     return [folder("digits_flip_noise", method, epochs=3) for method in METHODS]
 
 
 @pytest.fixture(scope="module")
-def mistakes(noisy: list[Path]) -> dict[str, MistakesRow]:
+def mistakes(noisy):
     return {row.method: row for row in measure_mistakes(noisy)}
 
 
-def pairs(scores: Tensor, sought: Tensor) -> float:
+def pairs(scores, sought):
     """How often a sought sample has the higher score, over all pairs."""
     gaps = scores[sought][:, None] - scores[~sought][None]
     return float(((gaps > 0).double() + 0.5 * (gaps == 0)).mean())
 
 
-def test_figures_are_those_of_loops_over_samples(coloured: Path, strengths: list[StrengthRow]) -> None:
+def test_figures_are_those_of_loops_over_samples(coloured, strengths):
     _, task, (network,), _ = load_folder(coloured)
     split = task.train
     with torch.no_grad():
@@ -90,7 +89,7 @@ def test_figures_are_those_of_loops_over_samples(coloured: Path, strengths: list
         assert row.auroc == pytest.approx(pairs(strength[fellows], mine[fellows]), abs=2e-3)
 
 
-def test_the_table_gives_the_order_of_smaller_groups_only() -> None:
+def test_the_table_gives_the_order_of_smaller_groups_only():
     large = [StrengthRow("birds", "icda", seed, "land", 90, 0.9, 1.0, 0.4, 0.1) for seed in (0, 1)]
     small = [StrengthRow("birds", "icda", seed, "water", 10, 0.1, 0.5, 0.6, 0.8 + seed / 10) for seed in (0, 1)]
     assert group_strengths_table([*large, *small]).splitlines()[2:] == [
@@ -99,7 +98,7 @@ def test_the_table_gives_the_order_of_smaller_groups_only() -> None:
     ]
 
 
-def test_each_method_has_the_figures_that_it_knows(mistakes: dict[str, MistakesRow]) -> None:
+def test_each_method_has_the_figures_that_it_knows(mistakes):
     known = {method: (row.held_out is not None, row.strength is not None) for method, row in mistakes.items()}
     assert known == {
         "cross_entropy": (False, False),
@@ -110,9 +109,7 @@ def test_each_method_has_the_figures_that_it_knows(mistakes: dict[str, MistakesR
     assert all(row.loss is not None and row.wrong == pytest.approx(0.4, abs=0.03) for row in mistakes.values())
 
 
-def test_held_out_answers_and_losses_are_those_of_loops_over_pairs(
-    noisy: list[Path], mistakes: dict[str, MistakesRow]
-) -> None:
+def test_held_out_answers_and_losses_are_those_of_loops_over_pairs(noisy, mistakes):
     _, task, networks, method = load_folder(noisy[2])
     wrong = task.train.targets != task.train.clean_targets
     for name, logits in (
@@ -124,7 +121,7 @@ def test_held_out_answers_and_losses_are_those_of_loops_over_pairs(
     assert mistakes["twin_labels"].held_out > 0.6  # three epochs of twins know more than chance
 
 
-def test_learned_strengths_are_judged_by_the_share_of_pairs_in_the_right_order(noisy: list[Path]) -> None:
+def test_learned_strengths_are_judged_by_the_share_of_pairs_in_the_right_order(noisy):
     _, task, (network,), method = load_folder(noisy[3])
     wrong = task.train.targets != task.train.clean_targets
     found = noise_separation(noisy[3])
@@ -133,14 +130,7 @@ def test_learned_strengths_are_judged_by_the_share_of_pairs_in_the_right_order(n
     assert found.seed == 0
 
 
-def test_the_commands_write_a_row_for_each_group_and_each_run(
-    coloured: Path,
-    strengths: list[StrengthRow],
-    noisy: list[Path],
-    mistakes: dict[str, MistakesRow],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_commands_write_a_row_for_each_group_and_each_run(coloured, strengths, noisy, mistakes, tmp_path, capsys):
     run_strengths(StrengthArguments((coloured,), out=tmp_path / "strengths.csv"))
     assert read_rows(tmp_path / "strengths.csv", StrengthRow) == strengths
     run_mistakes(MistakesArguments(tuple(noisy[:1]), tmp_path / "mistakes.csv"))
@@ -159,8 +149,6 @@ def test_the_commands_write_a_row_for_each_group_and_each_run(
         (lambda run: run_strengths(StrengthArguments(())), "digits_lt", "icda", "folders of finished runs"),
     ],
 )
-def test_runs_that_do_not_know_what_is_asked_are_refused(
-    ask: Callable[[Path], Any], task: str, method: str, message: str, folder: Folder
-) -> None:
+def test_runs_that_do_not_know_what_is_asked_are_refused(ask, task, method, message, folder):
     with pytest.raises(ValueError, match=message):
         ask(folder(task, method))

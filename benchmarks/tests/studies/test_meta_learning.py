@@ -1,7 +1,5 @@
 """What the learned strengths say of wrong labels, as a number; whether it is a good one is the benchmark's business."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -12,9 +10,7 @@ from icda_bench.studies import meta_learning
 from icda_bench.studies.meta_learning import METHODS, TASKS, Arguments, Separation, noise_separation
 
 
-def test_the_command_runs_every_method_on_every_task_and_writes_both_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_runs_every_method_on_every_task_and_writes_both_files(tmp_path, monkeypatch):
     monkeypatch.setattr(meta_learning, "TASKS", ("digits_flip_noise",))
     options = Arguments(1, 1, str(tmp_path), jobs=1, ledger=tmp_path / "meta.csv", separation=tmp_path / "apart.csv")
     meta_learning.run(options)
@@ -26,6 +22,6 @@ def test_the_command_runs_every_method_on_every_task_and_writes_both_files(
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_has_metadata_of_every_class(name: str) -> None:
+def test_every_task_has_metadata_of_every_class(name):
     metadata = create_task(name).metadata
     assert int(torch.bincount(metadata.targets).min()) > 0

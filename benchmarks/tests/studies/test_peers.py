@@ -2,7 +2,6 @@
 
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from icda_bench.studies.peers.methods import METHODS, group_weights
 from icda_bench.studies.peers.sets import GROUP, adult
 
 
-def part(seed: int, rows: int = 300) -> FeaturePart:
+def part(seed, rows=300):
     generator = np.random.default_rng(seed)
     targets = generator.integers(0, 2, rows)
     attribute = np.where(generator.random(rows) < 0.15, 1 - targets, targets)
@@ -24,15 +23,13 @@ def part(seed: int, rows: int = 300) -> FeaturePart:
     return FeaturePart(features, targets, {GROUP: attribute})
 
 
-def test_under_group_weights_every_pair_counts_alike() -> None:
+def test_under_group_weights_every_pair_counts_alike():
     train = part(0)
     masses = np.bincount(train.groups(GROUP), group_weights(train))
     assert masses == pytest.approx(np.full(4, len(train.targets) / 4))
 
 
-def test_a_package_that_is_missing_is_a_row_that_says_so_and_is_measured_once_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_is_missing_is_a_row_that_says_so_and_is_measured_once_it_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "SETS", {"blobs": lambda root, seed, cache: (part(seed), part(seed + 10))})
     absent = {"lr": METHODS["lr"], "cleanlab": replace(METHODS["lr"], package="a_package_of_nobody")}
     monkeypatch.setattr(bench, "METHODS", absent)
@@ -52,24 +49,24 @@ def test_a_package_that_is_missing_is_a_row_that_says_so_and_is_measured_once_it
 
 
 @pytest.mark.parametrize("name", ["lr", "lr_groups", "hgb_groups", "icda", "icda_24", "icda_groups"])
-def test_a_method_learns_more_than_chance(name: str) -> None:
+def test_a_method_learns_more_than_chance(name):
     row = bench.measure("blobs", 0, name, part(0), part(1))
     assert row.accuracy > 0.7
 
 
-def test_groups_lift_the_worst_group_of_a_planted_correlation() -> None:
+def test_groups_lift_the_worst_group_of_a_planted_correlation():
     plain, given = (bench.measure("blobs", 0, name, part(0), part(1)) for name in ("lr", "icda_groups"))
     assert given.worst_group > plain.worst_group + 0.1
 
 
 @pytest.mark.parametrize("name", ["thresholds", "thresholds_balanced", "reduction", "reduction_balanced"])
-def test_fairlearn_is_given_the_groups(name: str) -> None:
+def test_fairlearn_is_given_the_groups(name):
     pytest.importorskip("fairlearn")
     row = bench.measure("blobs", 0, name, part(0), part(1))
     assert row.worst_group > 0.4
 
 
-def test_adult_gets_its_words_back_and_its_attribute_is_no_feature(tmp_path: Path) -> None:
+def test_adult_gets_its_words_back_and_its_attribute_is_no_feature(tmp_path):
     generator = np.random.default_rng(0)
     lines = ["age,work_a,work_b,sex_Female,sex_Male,salary_<=50K,salary_>50K"]
     people = [(int(generator.integers(20, 60)), *generator.integers(0, 2, 3)) for _ in range(200)]

@@ -1,7 +1,6 @@
 """The comparison of selection rules: what each takes, and what it is compared with."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,11 +35,11 @@ HISTORY = [
 ]
 
 
-def test_each_rule_takes_the_epoch_of_its_own_highest_figure() -> None:
+def test_each_rule_takes_the_epoch_of_its_own_highest_figure():
     assert [chosen_epoch(rule, HISTORY) for rule in RULES] == [3, 0, 1, 2, 2]
 
 
-def test_the_distance_is_to_the_rule_that_is_told_the_groups() -> None:
+def test_the_distance_is_to_the_rule_that_is_told_the_groups():
     config = TrainConfig(task="digits_coloured", method="cross_entropy", seed=4)
     rows = {row.rule: row for row in rule_rows(config, HISTORY, [0.1, 0.25, 0.55, 0.6], begun=2)}
     assert rows[ORACLE].below_oracle == 0
@@ -51,7 +50,7 @@ def test_the_distance_is_to_the_rule_that_is_told_the_groups() -> None:
 
 
 @pytest.mark.parametrize("method", ["cross_entropy", "xrm"])
-def test_one_training_answers_for_all_rules(method: str, tmp_path: Path) -> None:
+def test_one_training_answers_for_all_rules(method, tmp_path):
     settings = {"task": "digits_coloured", "model": "mlp", "epochs": 2, "batch_size": 200}
     rule = "validation_worst_pseudo_group"
     rows = compare_rules(TrainConfig(method=method, selection=rule, out=str(tmp_path), **settings))
@@ -61,7 +60,7 @@ def test_one_training_answers_for_all_rules(method: str, tmp_path: Path) -> None
     assert rows[0].epoch == first + 1
 
 
-def test_the_table_has_the_means_over_methods_and_seeds() -> None:
+def test_the_table_has_the_means_over_methods_and_seeds():
     config = TrainConfig(task="digits_coloured", method="cross_entropy")
     rows = [*rule_rows(config, HISTORY, [0.1, 0.2, 0.5, 0.6], 0), *rule_rows(config, HISTORY, [0.3, 0.2, 0.7, 0.6], 0)]
     lines = selection_table(rows).splitlines()
@@ -69,14 +68,12 @@ def test_the_table_has_the_means_over_methods_and_seeds() -> None:
     assert line == "| digits_coloured | validation_accuracy | 20.0 | 40.0 | 2 |"
 
 
-def test_a_name_that_table_6_does_not_have_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_table_6_does_not_have_is_refused(tmp_path):
     with pytest.raises(ValueError, match="unknown tasks: cifar10"):
         run(Arguments(tasks=("cifar10",), out=tmp_path))
 
 
-def test_the_command_writes_a_row_for_each_rule_of_each_run_and_makes_none_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_row_for_each_rule_of_each_run_and_makes_none_twice(tmp_path, monkeypatch):
     asked: list[tuple[str, str, int]] = []
 
     def compared(config: TrainConfig) -> list[RuleRow]:
@@ -95,7 +92,7 @@ def test_the_command_writes_a_row_for_each_rule_of_each_run_and_makes_none_twice
     assert [row.seed for row in read_rows(path, RuleRow)] == [0] * len(RULES) + [1] * len(RULES)
 
 
-def test_several_tasks_are_also_shown_together() -> None:
+def test_several_tasks_are_also_shown_together():
     rows = [
         *rule_rows(TrainConfig(task="digits_coloured"), HISTORY, [0.1, 0.2, 0.5, 0.6], 0),
         *rule_rows(TrainConfig(task="waterbirds"), HISTORY, [0.3, 0.2, 0.9, 0.6], 0),

@@ -1,7 +1,6 @@
 """Studies of one file each: their trainings, their tables, and that nothing is run twice."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -20,12 +19,12 @@ from icda_bench.studies.stability import StabilityRow
 RECIPE = {"model": "mlp", "epochs": 2}
 
 
-def cells_of(table: str) -> list[list[str]]:
+def cells_of(table):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
 @pytest.fixture
-def run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_twice(tmp_path, monkeypatch):
     """`run_twice(study, row type, options)`: the rows of a study, of which a second call runs no training again."""
 
     def run(study: Callable[[Any], None], kind: type[Any], **options: Any) -> list[Any]:
@@ -40,9 +39,7 @@ def run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_the_last_epoch_is_what_a_plain_training_gets_and_the_best_is_no_lower(
-    run_twice: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_epoch_is_what_a_plain_training_gets_and_the_best_is_no_lower(run_twice, tmp_path, monkeypatch):
     monkeypatch.setattr(noisy_digits, "RECIPES", {"digits_flip_noise": RECIPE})
     rows = run_twice(noisy_digits.run_best_epoch, BestEpochRow, seeds=1, tasks=("digits_flip_noise",))
     plain = train(TrainConfig(task="digits_flip_noise", out=str(tmp_path / "plain"), method="cross_entropy", **RECIPE))
@@ -51,7 +48,7 @@ def test_the_last_epoch_is_what_a_plain_training_gets_and_the_best_is_no_lower(
     assert all(row.best >= row.last for row in rows)
 
 
-def test_every_class_keeps_as_many_metadata_as_asked_for_and_as_many_labels_are_wrong() -> None:
+def test_every_class_keeps_as_many_metadata_as_asked_for_and_as_many_labels_are_wrong():
     task = load_task(TrainConfig(task="digits_flip_noise"))
     found = noisy_digits.fewer(task, 5, 0.1, seed=0).metadata
     before = task.metadata.targets[torch.isin(task.metadata.rows, found.rows)]
@@ -61,14 +58,14 @@ def test_every_class_keeps_as_many_metadata_as_asked_for_and_as_many_labels_are_
     assert wrong == 5
 
 
-def test_few_metadata_are_learned_from(run_twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_metadata_are_learned_from(run_twice, monkeypatch):
     monkeypatch.setattr(noisy_digits, "CASES", ((2, 0.0),))
     rows = run_twice(noisy_digits.run_few_metadata, FewMetadataRow, seeds=(0,), epochs=1)
     assert [row.method for row in rows] == list(noisy_digits.LEARNERS)
     assert all(0 < row.accuracy < 1 for row in rows)
 
 
-def test_long_trainings_have_the_epoch_that_metadata_choose(run_twice: Any) -> None:
+def test_long_trainings_have_the_epoch_that_metadata_choose(run_twice):
     forms = ("memory, beta 10", "memory, beta 5, withdrawal 3")
     rows = run_twice(noisy_digits.run_long_training, LongTrainingRow, seeds=(0,), epochs=(2,), forms=forms)
     assert [row.form for row in rows] == list(forms)
@@ -78,13 +75,13 @@ def test_long_trainings_have_the_epoch_that_metadata_choose(run_twice: Any) -> N
     assert all(option in known for options in noisy_digits.SETTINGS.values() for option in options)
 
 
-def test_a_shortcut_and_noise_are_trained_on_in_every_form(run_twice: Any) -> None:
+def test_a_shortcut_and_noise_are_trained_on_in_every_form(run_twice):
     rows = run_twice(noisy_digits.run_shortcut_and_noise, ShortcutAndNoiseRow, seeds=1, epochs=1)
     assert [row.form for row in rows] == list(noisy_digits.FORMS)
     assert all(0 <= row.withdraws_wrong <= 1 for row in rows if row.form != "ce")
 
 
-def test_strengths_that_know_both_kinds_separate_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strengths_that_know_both_kinds_separate_both(tmp_path, monkeypatch):
     task_and_method = {"task": "digits_coloured_noise", "method": "meta_icda_signed", "model": "mlp"}
     train(TrainConfig(**task_and_method, epochs=1, out=str(tmp_path)))
     _, task, _, _ = load_folder(tmp_path)
@@ -95,14 +92,12 @@ def test_strengths_that_know_both_kinds_separate_both(tmp_path: Path, monkeypatc
     assert noisy_digits.separations(tmp_path) == (1.0, 1.0)
 
 
-def stability_row(seed: int, clip: str = "default", **changed: object) -> StabilityRow:
+def stability_row(seed, clip="default", **changed):
     values = {"diverged": False, "largest_loss": 2.5, "train_loss": 0.5, "test_accuracy": 0.5, "seconds": 1.0}
     return StabilityRow(40, 2, "icda", "default", clip, seed, **{**values, **changed})
 
 
-def test_a_training_that_diverges_is_a_row_of_the_settings_it_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_training_that_diverges_is_a_row_of_the_settings_it_was_asked_for(monkeypatch, tmp_path):
     asked: list[tuple[int, object]] = []
 
     def train_once(config: TrainConfig) -> tuple[None, None, None]:
@@ -118,7 +113,7 @@ def test_a_training_that_diverges_is_a_row_of_the_settings_it_was_asked_for(
     assert [(row.clip, row.seed, row.diverged) for row in rows] == [("none", 0, True), ("none", 1, True)]
 
 
-def test_tables_of_the_studies_keep_settings_apart_and_leave_out_what_was_not_measured() -> None:
+def test_tables_of_the_studies_keep_settings_apart_and_leave_out_what_was_not_measured():
     fair = [BestEpochRow("digits_flip_noise", "icda", k, 0.66, 0.8, 5) for k in range(2)]
     assert cells_of(noisy_digits.best_epoch_table(fair))[0][2:] == ["66.0 ± 0.0 (2)", "80.0 ± 0.0 (2)"]
     few = [FewMetadataRow(2, 0.1, method, k, 0.9) for method in noisy_digits.LEARNERS for k in range(2)]
@@ -151,20 +146,18 @@ def test_tables_of_the_studies_keep_settings_apart_and_leave_out_what_was_not_me
         ("colour_5+flip_20", (0.0, 0.9, 0.0), False),
     ],
 )
-def test_a_verdict_is_right_if_it_names_what_was_planted(plant: str, chances: Any, is_right: bool) -> None:
+def test_a_verdict_is_right_if_it_names_what_was_planted(plant, chances, is_right):
     assert RobustRow("digits", plant, "robust", 0, 0.9, None, *chances).is_right is is_right
 
 
-def test_robust_is_trained_on_what_was_planted_and_finds_most_of_it(
-    run_twice: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_robust_is_trained_on_what_was_planted_and_finds_most_of_it(run_twice, monkeypatch):
     monkeypatch.setitem(robust_verdicts.BASES, "digits", (("tail_50", "flip_40"), {"model": "small_cnn", "epochs": 12}))
     rows = run_twice(robust_verdicts.run, RobustRow, seeds=(20,))
     assert [row.is_right for row in rows if row.method == "robust"] == [True, True]
     assert cells_of(robust_verdicts.robust_verdicts_table(rows))[1][1:4] == ["40 % flips", "1 of 1", "0"]
 
 
-def test_a_planted_task_has_the_counts_it_is_named_by() -> None:
+def test_a_planted_task_has_the_counts_it_is_named_by():
     clean = robust_verdicts.make_task("digits", "clean", 20).train
     noisy = robust_verdicts.make_task("digits", "tail_10+flip_40", 20).train
     marked = robust_verdicts.make_task("digits", "colour_10", 20).train

@@ -2,7 +2,6 @@
 table grows row by row, chooses on validation data alone, and says what a seed is."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ from icda_bench.studies.tail_features import (
 COUNTS = (120, 60, 30, 8)
 
 
-def planted(seed: int = 0, counts: tuple[int, ...] = COUNTS, width: int = 6) -> FeaturePart:
+def planted(seed=0, counts=COUNTS, width=6):
     generator = np.random.default_rng(seed)
     targets = np.repeat(np.arange(len(counts)), counts)
     centres = 1.5 * np.random.default_rng(99).normal(size=(len(counts), width))
@@ -38,7 +37,7 @@ def planted(seed: int = 0, counts: tuple[int, ...] = COUNTS, width: int = 6) -> 
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.3, 0.9])
-def test_the_discriminant_is_its_formula(shrinkage: float) -> None:
+def test_the_discriminant_is_its_formula(shrinkage):
     train, judged = planted(), planted(1).features
     means = [train.features[train.targets == c].astype(np.float64).mean(0) for c in range(4)]
     pooled = np.zeros((6, 6))
@@ -49,14 +48,14 @@ def test_the_discriminant_is_its_formula(shrinkage: float) -> None:
     np.testing.assert_allclose(GaussianDiscriminant(train).logits(shrinkage)(judged), wanted, rtol=1e-3, atol=1e-3)
 
 
-def test_full_shrinkage_is_the_nearest_class_mean() -> None:
+def test_full_shrinkage_is_the_nearest_class_mean():
     train, judged = planted(), planted(1).features
     means = np.stack([train.features[train.targets == c].mean(0) for c in range(4)])
     nearest = ((judged[:, None] - means) ** 2).sum(2).argmin(1)
     assert (GaussianDiscriminant(train).logits(1.0)(judged).argmax(1) == nearest).all()
 
 
-def test_decay_towards_the_discriminant_has_it_and_logit_adjustment_as_limits() -> None:
+def test_decay_towards_the_discriminant_has_it_and_logit_adjustment_as_limits():
     train, judged = planted(), planted(1).features
     heads = Heads(train)
     start = heads.gaussian.logits(heads.start_shrinkage)(judged)
@@ -66,7 +65,7 @@ def test_decay_towards_the_discriminant_has_it_and_logit_adjustment_as_limits() 
     assert (free.argmax(1) == plain.argmax(1)).mean() > 0.97
 
 
-def test_a_class_borrows_the_more_the_fewer_samples_it_has_and_from_near_frequent_classes() -> None:
+def test_a_class_borrows_the_more_the_fewer_samples_it_has_and_from_near_frequent_classes():
     counts = (400, 300, 200, 100, 10, 5)
     train = planted(counts=counts)
     mixing = borrowing(train)
@@ -81,7 +80,7 @@ def test_a_class_borrows_the_more_the_fewer_samples_it_has_and_from_near_frequen
 
 
 @pytest.mark.parametrize("row", [row.name for row in ROWS])
-def test_every_row_finds_the_planted_classes(row: str) -> None:
+def test_every_row_finds_the_planted_classes(row):
     choice = 0.3 if row == "gda" else 1e-2
     judged = planted(1, (50, 50, 50, 50))
     hits = Heads(planted()).fit(row, choice)(judged.features).argmax(1) == judged.targets
@@ -89,13 +88,13 @@ def test_every_row_finds_the_planted_classes(row: str) -> None:
     assert hits.mean() > least
 
 
-def test_a_little_augmentation_lies_between_logit_adjustment_and_icda() -> None:
+def test_a_little_augmentation_lies_between_logit_adjustment_and_icda():
     train, judged = planted(), planted(1).features
     plain, little, full = (Heads(train).fit(name, 0.1)(judged) for name in ("la", "icda_little", "icda"))
     assert 0 < np.abs(little - plain).mean() < np.abs(full - plain).mean()
 
 
-def made_up(root: Path, seed: int, cache: Path) -> TailSet:
+def made_up(root, seed, cache):
     generator = np.random.default_rng(seed)
 
     def part(*counts: int) -> FeaturePart:
@@ -107,7 +106,7 @@ def made_up(root: Path, seed: int, cache: Path) -> TailSet:
     return TailSet("cifar10_lt_100", part(150, 50, 10), part(20, 20, 20), part(40, 40, 40))
 
 
-def test_rows_are_written_one_by_one_and_never_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_written_one_by_one_and_never_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(tail_features, "SETS", {"cifar10_lt_100": made_up})
     options = Arguments(methods=("la", "gda"), seeds=1, out=tmp_path / "tail.csv")
     run(options)
@@ -124,7 +123,7 @@ def test_rows_are_written_one_by_one_and_never_twice(tmp_path: Path, monkeypatch
     assert "| logit adjustment |" in text
 
 
-def test_the_choice_is_made_on_validation_data(tmp_path: Path) -> None:
+def test_the_choice_is_made_on_validation_data(tmp_path):
     data = made_up(tmp_path, 0, tmp_path)
 
     class Pretended(Heads):
@@ -144,7 +143,7 @@ def test_the_choice_is_made_on_validation_data(tmp_path: Path) -> None:
     assert found.accuracy == 0.0
 
 
-def test_a_fixed_training_part_is_fitted_once_for_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fixed_training_part_is_fitted_once_for_all_seeds(tmp_path, monkeypatch):
     fitted = []
 
     class Counting(Heads):
@@ -161,7 +160,7 @@ def test_a_fixed_training_part_is_fitted_once_for_all_seeds(tmp_path: Path, monk
         assert len(fitted) == number
 
 
-def test_the_seed_draws_tail_and_validation_images_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_draws_tail_and_validation_images_apart(tmp_path, monkeypatch):
     targets = np.repeat(np.arange(10), 550)
     numbers = np.arange(5500, dtype=np.float32)[:, None]  # a feature that names the image
     everything = (FeaturePart(numbers, targets), FeaturePart(numbers[:10], targets[:10]))
@@ -175,7 +174,7 @@ def test_the_seed_draws_tail_and_validation_images_apart(tmp_path: Path, monkeyp
     assert [len(classes) for classes in first.kinds().values()] == [3, 4, 3]
 
 
-def test_principal_directions_are_those_of_the_training_part_largest_first(tmp_path: Path) -> None:
+def test_principal_directions_are_those_of_the_training_part_largest_first(tmp_path):
     data = made_up(tmp_path, 0, tmp_path)
     _, values, vectors = np.linalg.svd(data.train.features - data.train.features.mean(0), full_matrices=False)
     reduced = data.reduced(2)

@@ -1,21 +1,20 @@
 """Cells and ledger rows as tests need them."""
 
-from pathlib import Path
 from typing import Any
 
 from icda.results.ledger import COLUMNS, options_text
 from icda.training import TrainConfig
-from icda_bench.suites.suite import Cell, Suite, cell_config
+from icda_bench.suites.suite import Cell, cell_config
 
 
-def made_cell(tmp_path: Path, method: str = "cross_entropy", seed: int = 0, **settings: Any) -> Cell:
+def made_cell(tmp_path, method="cross_entropy", seed=0, **settings):
     """A cell of one epoch with a linear model."""
     values: dict[str, Any] = {"task": "digits_lt", "model": "linear", "epochs": 1, **settings}
     out = str(tmp_path / f"{method}{seed}")
     return Cell("some", "smoke", "a", method, TrainConfig(method=method, seed=seed, out=out, **values))
 
 
-def rows_for(suite: Suite, key: str, tier: str, accuracies: list[float], column: int = 0) -> list[dict[str, str]]:
+def rows_for(suite, key, tier, accuracies, column=0):
     """Ledger rows of one cell of a suite, a seed for each accuracy."""
     place = suite.columns[column]
     config = cell_config(suite, tier, place, suite.row(key))

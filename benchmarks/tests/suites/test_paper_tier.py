@@ -11,7 +11,6 @@ in its made-up data as the task has, stands in for them, so that every method of
 
 from collections import OrderedDict
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from torch import nn
 
 from icda.data.sources import ImageArray, TextArray
 from icda.data.task import Batch, Source, Split, Task
-from icda.models import FeatureClassifier, from_huggingface, from_torch
+from icda.models import from_huggingface, from_torch
 from icda.training import TrainConfig, Trainer
 from icda.training.run import build, make_accelerator, visible_task
 from icda.training.stage_run import StageRun
@@ -44,7 +43,7 @@ class BriefTrainer(Trainer):
             raise EnoughError
 
 
-def made_up(name: str, num_classes: int) -> Task:
+def made_up(name, num_classes):
     """Thirty-two-pixel noise in the place of CIFAR; enough of each class for whatever a method counts."""
     generator = torch.Generator().manual_seed(0)
     count = max(num_classes, 40)
@@ -59,7 +58,7 @@ def made_up(name: str, num_classes: int) -> Task:
     return Task(name, num_classes, train, None, test, metadata, input_shape=(3, 32, 32), default_model="resnet32")
 
 
-def made_up_groups(text: bool) -> Task:
+def made_up_groups(text):
     """Two classes by two attributes: images or short texts, with validation, metadata and group labels."""
     generator = torch.Generator().manual_seed(0)
     if text:
@@ -81,7 +80,7 @@ def made_up_groups(text: bool) -> Task:
     return Task("made_up", 2, *(split(start) for start in (0, 40, 80, 120)), **known, **inputs)
 
 
-def stand_in(text: bool) -> FeatureClassifier:
+def stand_in(text):
     """A network as torchvision or Hugging Face make them, split as theirs are."""
     if text:
         sizes = {"vocab_size": 50, "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "num_labels": 2}
@@ -92,7 +91,7 @@ def stand_in(text: bool) -> FeatureClassifier:
     return from_torch(nn.Sequential(parts), 2).train()
 
 
-def distinct_configs() -> dict[str, TrainConfig]:
+def distinct_configs():
     found: dict[str, TrainConfig] = {}
     for name in SUITES:
         for cell in cells(load_suite(name), "paper", "unused", seeds=1):
@@ -108,7 +107,7 @@ CONFIGS = distinct_configs()
 
 
 @pytest.mark.parametrize("key", CONFIGS)
-def test_it_starts_and_takes_two_steps(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_starts_and_takes_two_steps(key, tmp_path, monkeypatch):
     config = CONFIGS[key]
     if config.model in FOREIGN:
         text = config.model in ("hf:distilbert-base-uncased", "minilm")
@@ -128,7 +127,7 @@ def test_it_starts_and_takes_two_steps(key: str, tmp_path: Path, monkeypatch: py
     assert all(torch.isfinite(value).all() for model in trainer.models for value in model.parameters())
 
 
-def test_all_methods_and_networks_of_the_tier_are_started() -> None:
+def test_all_methods_and_networks_of_the_tier_are_started():
     every = {cell.config.method for name in SUITES for cell in cells(load_suite(name), "paper", "unused", seeds=1)}
     assert {config.method for config in CONFIGS.values()} == every
     assert {config.model for config in CONFIGS.values()} == set(BATCHES) | FOREIGN

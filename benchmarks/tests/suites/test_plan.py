@@ -1,6 +1,5 @@
 """A plan knows what a ledger has, what it lacks, and what the rest will cost."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,16 +8,16 @@ from rich.console import Console
 
 from icda_bench.suites.plan import CostEstimate, in_ledger, plan_lines
 from icda_bench.suites.runner import run_suite
-from icda_bench.suites.suite import Cell, Column, Place, Suite, SuiteRow, Tier
+from icda_bench.suites.suite import Column, Place, Suite, SuiteRow, Tier
 
 
-def suite(cell_seconds: float | None = None) -> Suite:
+def suite(cell_seconds=None):
     columns = (Column("a", "A", {"smoke": Place("digits_lt")}),)
     rows = (SuiteRow("cross_entropy", "CE", "cross_entropy"),)
     return Suite("some", "a table", columns, rows, {"smoke": Tier({}, cell_seconds=cell_seconds)}, "cross_entropy")
 
 
-def ledger_row(chosen: Cell, seconds: float = 1.0) -> dict[str, str]:
+def ledger_row(chosen, seconds=1.0):
     config = chosen.config
     return {
         **{"task": config.task, "model": config.model or "", "method": config.method, "tier": chosen.tier},
@@ -26,20 +25,20 @@ def ledger_row(chosen: Cell, seconds: float = 1.0) -> dict[str, str]:
     }
 
 
-def test_a_cell_is_in_the_ledger_only_with_the_same_settings_seed_and_tier(tmp_path: Path) -> None:
+def test_a_cell_is_in_the_ledger_only_with_the_same_settings_seed_and_tier(tmp_path):
     there = cell(tmp_path)
     others = [cell(tmp_path, seed=1), cell(tmp_path, epochs=2), cell(tmp_path, "icda"), cell(tmp_path, batch_size=7)]
     assert list(in_ledger([*others, there], [ledger_row(there)])) == [4]
     assert in_ledger([there], [{**ledger_row(there), "tier": "cpu"}]) == {}
 
 
-def test_a_method_costs_per_epoch_what_it_cost_on_the_same_task_and_network(tmp_path: Path) -> None:
+def test_a_method_costs_per_epoch_what_it_cost_on_the_same_task_and_network(tmp_path):
     rows = [ledger_row(cell(tmp_path, epochs=2), 10.0), ledger_row(cell(tmp_path, epochs=2, seed=1), 14.0)]
     cost = CostEstimate(suite(), rows)
     assert cost.seconds(cell(tmp_path, epochs=20, seed=5)) == pytest.approx(120.0)
 
 
-def test_a_method_not_seen_there_costs_its_factor_of_elsewhere(tmp_path: Path) -> None:
+def test_a_method_not_seen_there_costs_its_factor_of_elsewhere(tmp_path):
     elsewhere: dict[str, Any] = {"task": "digits"}
     rows = [
         ledger_row(cell(tmp_path, **elsewhere), 10.0),
@@ -50,13 +49,13 @@ def test_a_method_not_seen_there_costs_its_factor_of_elsewhere(tmp_path: Path) -
     assert CostEstimate(suite(), rows).seconds(cell(tmp_path, "meta_icda")) == pytest.approx(80.0)
 
 
-def test_a_tier_may_say_what_a_cell_costs_before_any_was_run(tmp_path: Path) -> None:
+def test_a_tier_may_say_what_a_cell_costs_before_any_was_run(tmp_path):
     assert CostEstimate(suite(), []).seconds(cell(tmp_path)) is None
     assert CostEstimate(suite(90.0), []).seconds(cell(tmp_path)) == 90.0
     assert CostEstimate(suite(), []).text([cell(tmp_path)]) == "nothing in the ledger says how long they take"
 
 
-def test_a_plan_tells_what_is_done_what_is_left_and_its_cost(tmp_path: Path) -> None:
+def test_a_plan_tells_what_is_done_what_is_left_and_its_cost(tmp_path):
     chosen = [cell(tmp_path, seed=seed) for seed in range(4)]
     run_suite(chosen[:1], Console(quiet=True))
     rows = [ledger_row(chosen[1], 90.0)]

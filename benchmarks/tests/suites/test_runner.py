@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +19,11 @@ from icda_bench.suites.runner import check_cells, run_on_ray, run_suite
 QUIET = Console(quiet=True)
 
 
-def seeds_in(ledger: Path) -> list[str]:
+def seeds_in(ledger):
     return [row["seed"] for row in read_ledger(ledger)]
 
 
-def test_a_row_stands_in_the_ledger_as_soon_as_its_cell_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_stands_in_the_ledger_as_soon_as_its_cell_is_finished(tmp_path, monkeypatch):
     chosen = [cell(tmp_path, seed=seed) for seed in range(3)]
     ledger, seen = tmp_path / "results" / "some.csv", []
     original = runner.run_cells
@@ -45,9 +42,7 @@ def test_a_row_stands_in_the_ledger_as_soon_as_its_cell_is_finished(
     assert seeds_in(ledger) == ["0", "1", "2"]  # a second run adds no row
 
 
-def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(tmp_path, monkeypatch):
     chosen = [cell(tmp_path), cell(tmp_path, "icda")]
     monkeypatch.setattr(
         runner, "run_cells", lambda *_: iter([(1, CellOutcome(None, "it rained")), (0, run_cell(chosen[0].config))])
@@ -70,18 +65,14 @@ def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(
         ({"task": "cifar10", "root": "nowhere"}, FileNotFoundError, "CIFAR-10 is not there"),
     ],
 )
-def test_what_no_cell_could_run_with_is_refused_before_any_is_run(
-    tmp_path: Path, chosen: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_what_no_cell_could_run_with_is_refused_before_any_is_run(tmp_path, chosen, error, message):
     bad = cell(tmp_path, **{"seed": 1, **chosen})
     with pytest.raises(error, match=message):
         run_suite([cell(tmp_path), bad], QUIET)
     assert not (tmp_path / "cross_entropy0").exists()
 
 
-def test_a_method_without_its_metadata_is_refused_before_anything_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_without_its_metadata_is_refused_before_anything_is_run(tmp_path, monkeypatch):
     from icda.data import create_task
 
     monkeypatch.setattr(runner, "create_task", lambda *place: replace(create_task(*place), metadata=None))
@@ -89,12 +80,12 @@ def test_a_method_without_its_metadata_is_refused_before_anything_is_run(
         check_cells([cell(tmp_path), cell(tmp_path, "meta_icda")])
 
 
-def test_an_empty_grid_is_refused() -> None:
+def test_an_empty_grid_is_refused():
     with pytest.raises(ValueError, match="nothing to run"):
         check_cells([])
 
 
-def test_cells_run_on_ray(tmp_path: Path) -> None:
+def test_cells_run_on_ray(tmp_path):
     ray = pytest.importorskip("ray")
     config = cell(tmp_path, epochs=2).config
     bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")

@@ -43,13 +43,13 @@ LONG = ("table2", "table9", "gain")
 FOREIGN = ("torchvision:resnet50@IMAGENET1K_V1", "torchvision:resnext50_32x4d", "hf:distilbert-base-uncased")
 
 
-def small(**changes: Any) -> Suite:
+def small(**changes):
     return parse_suite("small", {**copy.deepcopy(SMALL), **changes})
 
 
 @pytest.mark.parametrize("name", SUITES)
 @pytest.mark.parametrize("tier", TIERS)
-def test_every_cell_of_every_suite_is_a_configuration(name: str, tier: str) -> None:
+def test_every_cell_of_every_suite_is_a_configuration(name, tier):
     if (tier == "cpu" and name in NO_DATA_HERE) or (tier == "long" and name not in LONG):
         with pytest.raises(ValueError, match=f"suite '{name}' has no tier '{tier}': choose from smoke, "):
             cells(load_suite(name), tier, "runs")
@@ -60,7 +60,7 @@ def test_every_cell_of_every_suite_is_a_configuration(name: str, tier: str) -> N
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_every_name_in_a_suite_is_known(name: str) -> None:
+def test_every_name_in_a_suite_is_known(name):
     suite, known = load_suite(name), set(method_names())
     for row in suite.rows:
         if row.method is None:
@@ -83,7 +83,7 @@ def test_every_name_in_a_suite_is_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["table2", "table4", "table6", "table7", "table8", "table9"])
-def test_the_papers_figures_stand_in_the_paper(name: str) -> None:
+def test_the_papers_figures_stand_in_the_paper(name):
     if not PAPER.is_file():
         pytest.skip(f"{PAPER} is not there: the figures were not compared with the paper.")
     text = PAPER.read_text()
@@ -94,7 +94,7 @@ def test_the_papers_figures_stand_in_the_paper(name: str) -> None:
     assert ours == {tuple(line) for line in printed}
 
 
-def test_the_papers_recipe_is_that_of_the_paper() -> None:
+def test_the_papers_recipe_is_that_of_the_paper():
     table2, table4, table9 = (load_suite(name) for name in ("table2", "table4", "table9"))
 
     def of(suite: Suite, column: str, row: str) -> tuple[Any, ...]:
@@ -112,12 +112,12 @@ def test_the_papers_recipe_is_that_of_the_paper() -> None:
     assert of(table9, "wrn_c100", "icda") == ("cifar100", "wrn_28_10", 5e-4, *plain)
 
 
-def test_seed_0_of_everything_comes_first() -> None:
+def test_seed_0_of_everything_comes_first():
     found = [(cell.column, cell.row, cell.config.seed) for cell in cells(small(), "cpu", "runs", tasks=["a"])]
     assert found == [("a", "cross_entropy", 0), ("a", "icda", 0), ("a", "meta_icda", 0), ("a", "icda", 1)]
 
 
-def test_recipes_places_and_rows_add_up() -> None:
+def test_recipes_places_and_rows_add_up():
     found = {(c.column, c.row): c.config for c in cells(small(), "cpu", "runs", tasks=["a", "b"], seeds=1)}
     assert found["a", "icda"].options == {"beta": 0.2}
     assert found["b", "icda"].options == {"beta": 0.2, "lambda0": 1.0}
@@ -127,7 +127,7 @@ def test_recipes_places_and_rows_add_up() -> None:
     assert ("b", "meta_icda") not in found
 
 
-def test_a_place_may_have_its_own_rows_seeds_and_options() -> None:
+def test_a_place_may_have_its_own_rows_seeds_and_options():
     columns = copy.deepcopy(SMALL["columns"])
     own = {"rows": ["icda", "meta_icda"], "row_seeds": {"icda": 1}, "row_options": {"icda": {"beta": 0.3}}}
     columns["a"]["cpu"] |= own
@@ -135,7 +135,7 @@ def test_a_place_may_have_its_own_rows_seeds_and_options() -> None:
     assert [(cell.row, cell.config.options) for cell in found] == [("icda", {"beta": 0.3}), ("meta_icda", {})]
 
 
-def test_rows_columns_and_seeds_can_be_chosen() -> None:
+def test_rows_columns_and_seeds_can_be_chosen():
     suite = small()
     assert [cell.row for cell in cells(suite, "cpu", "runs", methods=["icda"], tasks=["a"], seeds=3)] == ["icda"] * 3
     assert {cell.column for cell in cells(suite, "cpu", "runs", tasks=["digits_lt"])} == {"a", "b"}
@@ -143,7 +143,7 @@ def test_rows_columns_and_seeds_can_be_chosen() -> None:
         cells(suite, "cpu", "runs", methods=["gan"])
 
 
-def test_a_cell_that_two_suites_share_has_one_folder_and_a_changed_recipe_another() -> None:
+def test_a_cell_that_two_suites_share_has_one_folder_and_a_changed_recipe_another():
     table2, ablation = (
         {cell.config.folder() for cell in cells(load_suite(name), "cpu", "runs", methods=["icda"], seeds=1)}
         for name in ("table2", "ablation")
@@ -155,14 +155,14 @@ def test_a_cell_that_two_suites_share_has_one_folder_and_a_changed_recipe_anothe
     assert before.config.folder() != after.config.folder()
 
 
-def test_error_rates_become_accuracies() -> None:
+def test_error_rates_become_accuracies():
     suite = small(shows="error")
     assert [suite.paper_points(suite.row("gan"), column) for column in suite.columns] == [98.0, 97.0]
     assert suite.paper_points(suite.row("cross_entropy"), suite.columns[1]) is None
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_the_parts_of_a_suite_fit_each_other(name: str) -> None:
+def test_the_parts_of_a_suite_fit_each_other(name):
     suite = load_suite(name)
     keys, columns = [row.key for row in suite.rows], [column.key for column in suite.columns]
     assert len(set(keys)) == len(keys)
@@ -180,7 +180,7 @@ def test_the_parts_of_a_suite_fit_each_other(name: str) -> None:
         assert {*tier.row_seeds, *tier.row_options} <= set(keys)
 
 
-def test_seeds_may_begin_later() -> None:
+def test_seeds_may_begin_later():
     chosen = cells(load_suite("noise"), "cpu", "out", methods=("elr",), tasks=("digits_flip",), seeds=2, first_seed=10)
     assert [cell.config.seed for cell in chosen] == [10, 11]
 
@@ -189,7 +189,7 @@ def test_seeds_may_begin_later() -> None:
     ("column", "tier", "images"),
     [("resnet_c10", "cpu", 2500), ("resnet_c10", "long", 5000), ("resnet_c100", "cpu", 10_000)],
 )
-def test_the_large_margin_is_not_there_before_the_network_fits(column: str, tier: str, images: int) -> None:
+def test_the_large_margin_is_not_there_before_the_network_fits(column, tier, images):
     """Its lambda passes 1 with the last steps: earlier, weights of hard classes shrink to zero."""
     suite = load_suite("table9")
     config = cell_config(suite, tier, suite.column(column), suite.row("large_margin_softmax"))

@@ -1,7 +1,5 @@
 """The figures hold what the ledger holds."""
 
-from pathlib import Path
-
 import pytest
 from benchmarks.tests.suites.ledgers import rows_for
 from PIL import Image
@@ -12,14 +10,14 @@ from icda_bench.suites.suite_figure import curve_points, draw_suite
 pytest.importorskip("matplotlib")
 
 
-def rows(name: str, keys: list[str]) -> list[dict[str, str]]:
+def rows(name, keys):
     return [row for key in keys for row in rows_for(load_suite(name), key, "cpu", [0.4, 0.5])]
 
 
 @pytest.mark.parametrize(
     ("name", "keys"), [("ablation", ["icda", "setting_1"]), ("sensitivity", ["icda", "lambda0_1", "beta_0.5"])]
 )
-def test_a_figure_is_drawn_and_not_empty(name: str, keys: list[str], tmp_path: Path) -> None:
+def test_a_figure_is_drawn_and_not_empty(name, keys, tmp_path):
     path = tmp_path / "figures" / f"{name}.png"
     draw_suite(load_suite(name), rows(name, keys), path)
     with Image.open(path) as image:
@@ -27,7 +25,7 @@ def test_a_figure_is_drawn_and_not_empty(name: str, keys: list[str], tmp_path: P
         assert len(image.convert("RGB").getcolors(2**20) or []) > 10
 
 
-def test_a_curve_goes_through_the_default_and_leaves_out_the_other_option() -> None:
+def test_a_curve_goes_through_the_default_and_leaves_out_the_other_option():
     suite = load_suite("sensitivity")
     given = rows("sensitivity", ["lambda0_1", "icda", "beta_0.5", "lambda0_0.1"])
     points = curve_points(suite, suite.columns[0], "cpu", given, "lambda0")
@@ -35,6 +33,6 @@ def test_a_curve_goes_through_the_default_and_leaves_out_the_other_option() -> N
     assert [value for value, _ in curve_points(suite, suite.columns[0], "cpu", given, "beta")] == [0.1, 0.5]
 
 
-def test_nothing_measured_is_an_error_and_not_an_empty_picture(tmp_path: Path) -> None:
+def test_nothing_measured_is_an_error_and_not_an_empty_picture(tmp_path):
     with pytest.raises(ValueError, match="nothing of ablation was run yet"):
         draw_suite(load_suite("ablation"), [], tmp_path / "x.png")

@@ -3,7 +3,6 @@
 import re
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmarks.tests.suites.ledgers import rows_for
@@ -23,7 +22,7 @@ from icda_bench.suites.suite_table import (
 
 
 @pytest.mark.parametrize("name", [*SUITES, "table3"])
-def test_with_nothing_run_a_table_still_has_every_row_of_the_paper(name: str, tmp_path: Path) -> None:
+def test_with_nothing_run_a_table_still_has_every_row_of_the_paper(name, tmp_path):
     text = tables.make_table(name, tmp_path)
     assert "not run" in text.lower()
     if name not in ("table3", "imagenet-lt"):  # of which the paper prints no figure, and we can run nothing
@@ -31,7 +30,7 @@ def test_with_nothing_run_a_table_still_has_every_row_of_the_paper(name: str, tm
             assert f"| {row.title} |" in text
 
 
-def test_a_cell_shows_the_paper_ours_and_the_verdict(tmp_path: Path) -> None:
+def test_a_cell_shows_the_paper_ours_and_the_verdict(tmp_path):
     suite = load_suite("table2")
     rows = rows_for(suite, "logit_adjustment", "cpu", [0.40, 0.42, 0.41])
     rows += rows_for(suite, "icda", "cpu", [0.46, 0.47, 0.48])
@@ -46,7 +45,7 @@ def test_a_cell_shows_the_paper_ours_and_the_verdict(tmp_path: Path) -> None:
     assert "| RISDA | 89.36 | 50.16 | 62.38 |\n" in text.partition("**Not run here**")[2]  # could be run
 
 
-def test_errors_are_shown_as_errors_and_judged_as_accuracies() -> None:
+def test_errors_are_shown_as_errors_and_judged_as_accuracies():
     suite = load_suite("table9")
     rows = rows_for(suite, "isda", "cpu", [0.50, 0.52]) + rows_for(suite, "icda", "cpu", [0.60, 0.62])
     text = suite_table(suite, rows)
@@ -60,7 +59,7 @@ def test_errors_are_shown_as_errors_and_judged_as_accuracies() -> None:
     assert "| ISDA | 3.58 | 17.98 |\n" in cannot
 
 
-def test_rows_of_another_recipe_task_or_tier_are_not_this_cells() -> None:
+def test_rows_of_another_recipe_task_or_tier_are_not_this_cells():
     suite = load_suite("table2")
     column, row = suite.columns[0], suite.row("icda")
     right = rows_for(suite, "icda", "cpu", [0.5])
@@ -70,7 +69,7 @@ def test_rows_of_another_recipe_task_or_tier_are_not_this_cells() -> None:
         assert measured_points(suite, column, row, "cpu", wrong) == ()
 
 
-def test_the_papers_tier_is_shown_before_ours_and_smoke_never() -> None:
+def test_the_papers_tier_is_shown_before_ours_and_smoke_never():
     suite = load_suite("ablation")
     column = suite.columns[1]
     smoke, cpu, paper = (rows_for(suite, "icda", tier, [0.5], column=1) for tier in ("smoke", "cpu", "paper"))
@@ -79,7 +78,7 @@ def test_the_papers_tier_is_shown_before_ours_and_smoke_never() -> None:
     assert tier_shown(suite, column, cpu + paper) == "paper"
 
 
-def test_long_runs_stand_in_a_table_of_their_own_beside_the_usual_one() -> None:
+def test_long_runs_stand_in_a_table_of_their_own_beside_the_usual_one():
     suite = load_suite("table2")
     rows = rows_for(suite, "logit_adjustment", "long", [0.70]) + rows_for(suite, "icda", "long", [0.76])
     text = suite_table(suite, rows + rows_for(suite, "logit_adjustment", "cpu", [0.40]))
@@ -91,7 +90,7 @@ def test_long_runs_stand_in_a_table_of_their_own_beside_the_usual_one() -> None:
     assert "| RISDA | 79.89 |  | not run here |" in usual
 
 
-def test_a_column_that_only_tier_long_has_is_not_missing_once_it_was_run() -> None:
+def test_a_column_that_only_tier_long_has_is_not_missing_once_it_was_run():
     suite = load_suite("gain")
     number = [column.key for column in suite.columns].index("whole")
     rows = rows_for(suite, "logit_adjustment", "long", [0.75], column=number)
@@ -104,11 +103,11 @@ def test_a_column_that_only_tier_long_has_is_not_missing_once_it_was_run() -> No
     assert "| LA + ISDA |" not in only.partition("**Not run here**")[2]  # what is left is a column that the row skips
 
 
-def test_a_column_without_figures_that_cannot_be_run_is_one_line() -> None:
+def test_a_column_without_figures_that_cannot_be_run_is_one_line():
     assert suite_table(load_suite("imagenet-lt"), []).startswith("**ImageNet-LT**: not run, data not available\n")
 
 
-def test_an_overview_has_a_column_for_each_table_and_a_line_for_each_method_that_was_run() -> None:
+def test_an_overview_has_a_column_for_each_table_and_a_line_for_each_method_that_was_run():
     suite = load_suite("table2")
     rows = rows_for(suite, "icda", "cpu", [0.46, 0.48]) + rows_for(suite, "icda", "long", [0.76])
     rows += rows_for(suite, "isda", "cpu", [0.39], column=1)
@@ -121,7 +120,7 @@ def test_an_overview_has_a_column_for_each_table_and_a_line_for_each_method_that
     assert overview_table(suite, rows, ending=", 10:1").splitlines()[0] == "| method | CIFAR-10 |"
 
 
-def test_a_setting_that_a_column_leaves_out_has_no_line_there() -> None:
+def test_a_setting_that_a_column_leaves_out_has_no_line_there():
     suite = load_suite("ablation")
     standard, long_tail = (column_lines(suite, column, "cpu", []) for column in suite.columns)
     assert [line.row.key for line in standard] == ["icda", "setting_1", "setting_3"]
@@ -131,7 +130,7 @@ def test_a_setting_that_a_column_leaves_out_has_no_line_there() -> None:
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-def committed(name: str) -> list[dict[str, str]]:
+def committed(name):
     path = RESULTS / f"{name}.csv"
     if not path.exists():
         pytest.skip(f"{path.name} is not there yet: nothing of {name} was run.")
@@ -139,7 +138,7 @@ def committed(name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_every_row_of_a_committed_ledger_belongs_to_a_cell_of_its_suite(name: str) -> None:
+def test_every_row_of_a_committed_ledger_belongs_to_a_cell_of_its_suite(name):
     suite, lines = load_suite(name), committed(name)
     wanted = {
         (tier, config.task, config.model, config.method, options_text(config.options), str(config.epochs))
@@ -156,7 +155,7 @@ def test_every_row_of_a_committed_ledger_belongs_to_a_cell_of_its_suite(name: st
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_whatever_our_machine_can_run_was_run_or_is_named_as_not_run(name: str) -> None:
+def test_whatever_our_machine_can_run_was_run_or_is_named_as_not_run(name):
     """A column that lacks rows of tier `cpu` stands on the page that says what is possible here but not run."""
     page = (RESULTS.parents[1] / "docs" / "evidence" / "paper.md").read_text()
     named = page.split("**Possible here but not run**")[1].split("\n## ")[0]
@@ -170,7 +169,7 @@ def test_whatever_our_machine_can_run_was_run_or_is_named_as_not_run(name: str) 
 
 
 @pytest.mark.parametrize("name", ["table2", "table4", "table9"])
-def test_cross_entropy_could_overfit_in_tier_cpu(name: str) -> None:
+def test_cross_entropy_could_overfit_in_tier_cpu(name):
     """Of CIFAR-10; the hundred classes of CIFAR-100 are too many for ResNet-8, and the pages say so."""
     plain = [line for line in committed(name) if (line["method"], line["tier"]) == ("cross_entropy", "cpu")]
     assert plain
@@ -180,7 +179,7 @@ def test_cross_entropy_could_overfit_in_tier_cpu(name: str) -> None:
         assert min(fitted) > 0.9  # seed 2 of table 9 fits 93 % of its 2,500 images in 30 epochs
 
 
-def test_two_columns_show_two_figures_of_the_same_runs_and_no_group_labels_make_another_run() -> None:
+def test_two_columns_show_two_figures_of_the_same_runs_and_no_group_labels_make_another_run():
     suite = load_suite("table6")
     average, worst = (suite.column(f"cmnist_{name}") for name in ("avg", "worst"))
     number = suite.columns.index(worst)
@@ -196,7 +195,7 @@ def test_two_columns_show_two_figures_of_the_same_runs_and_no_group_labels_make_
     assert suite.paper_points(suite.row("icda"), extra) == 90.7  # the paper's Waterbirds stands beside it
 
 
-def test_no_honest_figure_of_the_worst_group_on_cmnist_exceeds_its_ceiling() -> None:
+def test_no_honest_figure_of_the_worst_group_on_cmnist_exceeds_its_ceiling():
     """A quarter of all labels is wrong: more than 75 % in the worst group is luck, more than 77 % a leak."""
     rows = [row for row in read_ledger(tables.RESULTS / "table6.csv") if row["task"] == "cmnist"]
     assert rows
@@ -204,7 +203,7 @@ def test_no_honest_figure_of_the_worst_group_on_cmnist_exceeds_its_ceiling() -> 
         assert float(row["worst_group_accuracy"]) <= 0.77, f"{row['method']}, seed {row['seed']}: labels have leaked"
 
 
-def fold_rows(suite: Any, key: str, groups: list[str], seed: int = 0) -> list[dict[str, str]]:
+def fold_rows(suite, key, groups, seed=0):
     """Ledger rows of CelebA's folds, each with what was right of its groups."""
     lines = []
     for fold, counts in enumerate(groups, 1):
@@ -215,7 +214,7 @@ def fold_rows(suite: Any, key: str, groups: list[str], seed: int = 0) -> list[di
     return lines
 
 
-def test_the_worst_group_is_pooled_over_the_folds_and_has_its_interval() -> None:
+def test_the_worst_group_is_pooled_over_the_folds_and_has_its_interval():
     suite = load_suite("table6")
     average, worst = suite.column("celeba_avg"), suite.column("celeba_worst")
     uw = ["90/100 90/100 9/10 2/2", "90/100 90/100 9/10 0/2", "90/100 90/100 9/10 1/2", "80/100 90/100 9/10 1/2"]

@@ -61,13 +61,7 @@ class Limits:
     sharp_bonus: float = 2.5
     # Wrong labels. How flat errors lie, their sureness plus their share among the surest: overlap explains the more of it
     # the harder the data, (skill, what is needed), linear between. And errors among the surest must not be too rare.
-    flatness: tuple[tuple[float, float], ...] = (
-        (0.10, 1.55),
-        (0.25, 1.40),
-        (0.45, 1.07),
-        (0.60, 0.90),
-        (0.75, 0.83),
-    )
+    flatness: tuple[tuple[float, float], ...] = ((0.10, 1.55), (0.25, 1.40), (0.45, 1.07), (0.60, 0.90), (0.75, 0.83))
     flatness_width: float = 0.10
     sure_errors: Limit = Limit(0.035, 0.012)
 

@@ -10,13 +10,7 @@ from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
 from icda.cross_fit.marks import Mark, find_mark
-from icda.cross_fit.network_verdicts import (
-    READ_SAMPLES,
-    is_independent,
-    judge_networks,
-    read_labels,
-    seen_mark,
-)
+from icda.cross_fit.network_verdicts import READ_SAMPLES, is_independent, judge_networks, read_labels, seen_mark
 from icda.cross_fit.networks import rows_of
 from icda.cross_fit.pictures import filtered, shrink
 from icda.cross_fit.refined_labels import refine_labels

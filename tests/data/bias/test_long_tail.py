@@ -9,7 +9,7 @@ CIFAR10_100_META = [4990, 2991, 1793, 1075, 644, 386, 231, 138, 83, 49]
 CIFAR10_10_META = [4990, 3863, 2991, 2316, 1793, 1388, 1075, 832, 644, 499]
 
 
-def _labels(classes: int = 10, each: int = 5000) -> torch.Tensor:
+def _labels(classes=10, each=5000):
     order = torch.randperm(classes * each, generator=torch.Generator().manual_seed(9))
     return (torch.arange(classes * each) % classes)[order]
 
@@ -23,9 +23,7 @@ def _labels(classes: int = 10, each: int = 5000) -> torch.Tensor:
         (4990, 10, CIFAR10_10_META, 20391),
     ],
 )
-def test_cifar10_class_sizes_are_those_of_the_literature(
-    largest: int, ratio: int, counts: list[int], total: int
-) -> None:
+def test_cifar10_class_sizes_are_those_of_the_literature(largest, ratio, counts, total):
     assert long_tail_counts(largest, 10, ratio) == counts
     assert sum(counts) == total
 
@@ -39,15 +37,13 @@ def test_cifar10_class_sizes_are_those_of_the_literature(
         (490, 10, [490], [49], 19183),
     ],
 )
-def test_cifar100_class_sizes_are_those_of_the_literature(
-    largest: int, ratio: int, head: list[int], tail: list[int], total: int
-) -> None:
+def test_cifar100_class_sizes_are_those_of_the_literature(largest, ratio, head, tail, total):
     counts = long_tail_counts(largest, 100, ratio)
     assert (counts[: len(head)], counts[-len(tail) :], sum(counts)) == (head, tail, total)
 
 
 @pytest.mark.parametrize(("ratio", "aside", "counts"), [(100, 0, CIFAR10_100), (10, 10, CIFAR10_10_META)])
-def test_the_subset_has_the_sizes_and_spares_the_metadata(ratio: int, aside: int, counts: list[int]) -> None:
+def test_the_subset_has_the_sizes_and_spares_the_metadata(ratio, aside, counts):
     labels = _labels()
     chosen = long_tail(labels, ratio, torch.Generator().manual_seed(0), metadata_per_class=aside)
     assert torch.bincount(labels[chosen.train]).tolist() == counts
@@ -59,14 +55,14 @@ def test_the_subset_has_the_sizes_and_spares_the_metadata(ratio: int, aside: int
         assert not set(chosen.metadata.tolist()) & set(chosen.train.tolist())
 
 
-def test_a_seed_decides_which_samples_are_kept() -> None:
+def test_a_seed_decides_which_samples_are_kept():
     labels = _labels(each=50)
     first, again, other = (long_tail(labels, 10, torch.Generator().manual_seed(s)).train for s in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
-def test_without_a_largest_size_the_smallest_class_sets_it() -> None:
+def test_without_a_largest_size_the_smallest_class_sets_it():
     labels = torch.tensor([0] * 30 + [1] * 20)
     assert torch.bincount(labels[long_tail(labels, 10, torch.Generator()).train]).tolist() == [20, 2]
 
@@ -75,11 +71,11 @@ def test_without_a_largest_size_the_smallest_class_sets_it() -> None:
     ("classes", "ratio", "message"),
     [(1, 10, "two classes and a ratio"), (10, 0.5, "two classes and a ratio"), (10, 100, "lower the ratio")],
 )
-def test_a_tail_that_cannot_be_is_refused(classes: int, ratio: float, message: str) -> None:
+def test_a_tail_that_cannot_be_is_refused(classes, ratio, message):
     with pytest.raises(ValueError, match=message):
         long_tail_counts(50, classes, ratio)
 
 
-def test_keeping_more_than_there_is_names_the_class() -> None:
+def test_keeping_more_than_there_is_names_the_class():
     with pytest.raises(ValueError, match="class 1 has 1 samples, 2 are needed"):
         keep_counts(torch.tensor([0, 0, 1]), [1, 2], torch.Generator())

@@ -4,18 +4,18 @@ import torch
 from icda.data.bias.noise import noise_transition, noisy_labels
 
 
-def _generator(seed: int = 0) -> torch.Generator:
+def _generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_uniform_noise_replaces_a_label_by_any_class_the_true_one_included() -> None:
+def test_uniform_noise_replaces_a_label_by_any_class_the_true_one_included():
     transition = noise_transition("uniform", 10, 0.4, _generator())
     assert transition.diagonal().tolist() == pytest.approx([0.64] * 10)
     assert transition[0, 1:].tolist() == pytest.approx([0.04] * 9)
 
 
 @pytest.mark.parametrize(("partners", "share"), [(1, 0.4), (2, 0.2)])
-def test_flip_noise_moves_equal_parts_to_other_classes_and_reaches_them_all(partners: int, share: float) -> None:
+def test_flip_noise_moves_equal_parts_to_other_classes_and_reaches_them_all(partners, share):
     reached = torch.zeros(4, 4, dtype=torch.float64)
     for seed in range(60):
         transition = noise_transition(f"flip{partners}", 4, 0.4, _generator(seed))
@@ -31,13 +31,13 @@ def test_flip_noise_moves_equal_parts_to_other_classes_and_reaches_them_all(part
     ("kind", "rate", "wrong"),
     [("uniform", 0.4, 0.36), ("uniform", 0.6, 0.54), ("flip1", 0.2, 0.2), ("flip2", 0.4, 0.4)],
 )
-def test_noise_leaves_the_share_of_wrong_labels_of_the_literature(kind: str, rate: float, wrong: float) -> None:
+def test_noise_leaves_the_share_of_wrong_labels_of_the_literature(kind, rate, wrong):
     labels = torch.arange(49_000) % 10
     noisy = noisy_labels(labels, kind, 10, rate, _generator())
     assert (noisy != labels).double().mean().item() == pytest.approx(wrong, abs=0.01)
 
 
-def test_drawn_labels_follow_the_matrix_cell_by_cell() -> None:
+def test_drawn_labels_follow_the_matrix_cell_by_cell():
     labels = torch.arange(100_000) % 5
     transition = noise_transition("flip2", 5, 0.4, _generator(3))
     noisy = noisy_labels(labels, "flip2", 5, 0.4, _generator(3))
@@ -48,7 +48,7 @@ def test_drawn_labels_follow_the_matrix_cell_by_cell() -> None:
     assert (found[transition == 0] == 0).all()
 
 
-def test_a_seed_decides_which_labels_are_wrong() -> None:
+def test_a_seed_decides_which_labels_are_wrong():
     labels = torch.arange(1000) % 10
     assert torch.equal(noisy_labels(labels, "flip2", 10, 0.0, _generator()), labels)
     first, again, other = (noisy_labels(labels, "uniform", 10, 0.4, _generator(seed)) for seed in (0, 0, 1))
@@ -64,6 +64,6 @@ def test_a_seed_decides_which_labels_are_wrong() -> None:
         ("flip2", 2, 0.4, "more than 2 classes, got 2"),
     ],
 )
-def test_unknown_kinds_and_rates_are_refused(kind: str, classes: int, rate: float, message: str) -> None:
+def test_unknown_kinds_and_rates_are_refused(kind, classes, rate, message):
     with pytest.raises(ValueError, match=message):
         noise_transition(kind, classes, rate, _generator())

@@ -10,11 +10,11 @@ from icda.data.task import Split
 from icda.data.tokens import hash_tokenise
 
 
-def marks_of(task: Task, split: Split) -> torch.Tensor:
+def marks_of(task, split):
     return task.group_domains()[split.groups]
 
 
-def test_a_mark_tells_the_class_at_the_rate_and_the_other_classes_evenly() -> None:
+def test_a_mark_tells_the_class_at_the_rate_and_the_other_classes_evenly():
     targets = torch.randint(4, (40_000,))
     marks = planted_attributes(targets, 4, 0.7, torch.Generator().manual_seed(0))
     assert float((marks == targets).float().mean()) == pytest.approx(0.7, abs=0.01)
@@ -25,7 +25,7 @@ def test_a_mark_tells_the_class_at_the_rate_and_the_other_classes_evenly() -> No
 
 
 @pytest.mark.parametrize("kind", ["patch", "frame", "texture"])
-def test_in_a_task_of_images_training_is_biased_and_the_rest_is_not(kind: str) -> None:
+def test_in_a_task_of_images_training_is_biased_and_the_rest_is_not(kind):
     base = create_task("digits")
     task = plant_shortcut(base, kind, 0.95, seed=1)
     assert float((marks_of(task, task.train) == task.train.targets).float().mean()) == pytest.approx(0.95, abs=0.03)
@@ -38,7 +38,7 @@ def test_in_a_task_of_images_training_is_biased_and_the_rest_is_not(kind: str) -
         assert task.train.memberships[i].nonzero().flatten().tolist() == [expected]
 
 
-def test_the_seed_decides_and_the_hash_knows() -> None:
+def test_the_seed_decides_and_the_hash_knows():
     base = create_task("digits")
     first, again, other = (plant_shortcut(base, "frame", 0.9, seed) for seed in (0, 0, 1))
     assert first.data_hash == again.data_hash
@@ -47,7 +47,7 @@ def test_the_seed_decides_and_the_hash_knows() -> None:
 
 @pytest.mark.parametrize("kind", ["patch", "frame", "colour", "texture"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_mark_looks_different_and_the_image_given_stays(kind: str, channels: int) -> None:
+def test_every_mark_looks_different_and_the_image_given_stays(kind, channels):
     images = torch.randn(6, channels, 16, 16)
     before = images.clone()
     made = [plant(images, torch.full((6,), mark), kind, 5) for mark in range(5)]
@@ -58,7 +58,7 @@ def test_every_mark_looks_different_and_the_image_given_stays(kind: str, channel
             assert all(not torch.equal(made[one][i], made[other][i]) for i in range(6))
 
 
-def test_a_patch_covers_a_corner_and_a_frame_the_edge_and_nothing_else() -> None:
+def test_a_patch_covers_a_corner_and_a_frame_the_edge_and_nothing_else():
     images = torch.randn(1, 3, 16, 16)
     patched, framed = (plant(images, torch.tensor([1]), kind, 4) for kind in ("patch", "frame"))
     changed = (patched != images).any(1)[0]
@@ -69,7 +69,7 @@ def test_a_patch_covers_a_corner_and_a_frame_the_edge_and_nothing_else() -> None
     assert int(changed.sum()) == 16**2 - 14**2
 
 
-def test_augmentation_comes_before_the_mark() -> None:
+def test_augmentation_comes_before_the_mark():
     class Noise:
         def __len__(self) -> int:
             return 4
@@ -84,7 +84,7 @@ def test_augmentation_comes_before_the_mark() -> None:
     assert augmented[0, 0, 3:].unique().numel() > 10
 
 
-def test_a_text_begins_with_its_mark() -> None:
+def test_a_text_begins_with_its_mark():
     source = TextArray(["good film", "bad film", "so so", "dull"], hash_tokenise, 8)
     split = Split(source, torch.tensor([0, 1, 2, 3]), torch.tensor([1, 0, 1, 0]))
     base = Task("films", 2, split, None, split, input_kind="text", input_shape=(8,))
@@ -98,7 +98,7 @@ def test_a_text_begins_with_its_mark() -> None:
     assert words[1:3].tolist() == before[:2].tolist() == [hash_tokenise([word])[0][0] for word in ("good", "film")]
 
 
-def test_a_kind_that_does_not_fit_the_task_is_refused() -> None:
+def test_a_kind_that_does_not_fit_the_task_is_refused():
     digits = create_task("digits")
     with pytest.raises(ValueError, match="'token' is planted in tasks of texts, and 'digits' has image"):
         plant_shortcut(digits, "token", 0.9)

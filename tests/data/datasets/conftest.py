@@ -1,7 +1,6 @@
 """What the tests of datasets share: encoded images, and annotation files."""
 
 import io
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from icda.data.datasets.glt import SETS
 
 
 @pytest.fixture(scope="session")
-def encode_images() -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+def encode_images():
     """`encode_images(images)`: blob and offsets of lossless WebP images (N, H, W, 3) laid end to end."""
 
     def encode(images: np.ndarray) -> dict[str, np.ndarray]:
@@ -27,9 +26,7 @@ def encode_images() -> Callable[[np.ndarray], dict[str, np.ndarray]]:
     return encode
 
 
-def annotation(
-    classes: Sequence[str], sets: dict[str, dict[str, tuple[int, int]]], label: type = str
-) -> dict[str, Any]:
+def annotation(classes, sets, label=str):
     """A file of the GLT benchmark: each set has the (class, attribute) of an image by its key; labels may be texts."""
     content: dict[str, Any] = {
         "cat2id": {name: label(number) for number, name in enumerate(classes)},
@@ -46,5 +43,5 @@ def annotation(
 
 
 @pytest.fixture(scope="session")
-def annotate() -> Callable[..., dict[str, Any]]:
+def annotate():
     return annotation

@@ -1,10 +1,9 @@
 import tarfile
-from pathlib import Path
 
 import pytest
 import torch
 
-from icda.data import Task, create_task
+from icda.data import create_task
 from icda.data.datasets.cad_imdb import FILES
 from icda.data.registry import DatasetNotFoundError
 from icda.data.sources import TextArray
@@ -12,7 +11,7 @@ from icda.data.sources import TextArray
 PAIRS = {"train": 6, "dev": 60, "test": 4}
 
 
-def write(folder: Path, spoil: str = "") -> Path:
+def write(folder, spoil=""):
     """A small set of the published form; revised texts have a blank line, originals a quoted cell."""
     for part, count in PAIRS.items():
         path = folder / FILES[part]
@@ -26,13 +25,13 @@ def write(folder: Path, spoil: str = "") -> Path:
     return folder
 
 
-def texts(task: Task, split: str) -> list[str]:
+def texts(task, split):
     part = task.splits()[split]
     assert isinstance(part.source, TextArray)
     return [part.source.texts[row] for row in part.rows.tolist()]
 
 
-def check_small(task: Task) -> None:
+def check_small(task):
     assert texts(task, "train") == [f'train {number} "old" end' for number in range(6)]
     assert task.train.targets.tolist() == [0, 1, 0, 1, 0, 1]
     expected = [text for number in range(4) for text in (f'test {number} "old" end', f"test {number} new")]
@@ -43,7 +42,7 @@ def check_small(task: Task) -> None:
     assert task.test.targets.tolist() == [0, 1, 1, 0] * 2
 
 
-def test_a_folder_and_the_archive_give_the_same_task(tmp_path: Path) -> None:
+def test_a_folder_and_the_archive_give_the_same_task(tmp_path):
     write(tmp_path / "one" / "cad")
     packed = tmp_path / "two" / "text.tar.xz"
     packed.parent.mkdir()
@@ -55,7 +54,7 @@ def test_a_folder_and_the_archive_give_the_same_task(tmp_path: Path) -> None:
     assert unpacked.data_hash == archived.data_hash
 
 
-def test_metadata_are_whole_pairs_that_validation_has_not(tmp_path: Path) -> None:
+def test_metadata_are_whole_pairs_that_validation_has_not(tmp_path):
     write(tmp_path / "cad")
     task = create_task("cad_imdb", tmp_path)
     assert torch.bincount(task.metadata.targets).tolist() == [50, 50]
@@ -72,7 +71,7 @@ def test_metadata_are_whole_pairs_that_validation_has_not(tmp_path: Path) -> Non
     assert texts(other, "train") == texts(task, "train")
 
 
-def test_the_published_files(real_data: Path) -> None:
+def test_the_published_files(real_data):
     task = create_task("cad_imdb", real_data)
     assert {name: len(split) for name, split in task.splits().items()} == {
         "train": 1707,
@@ -85,7 +84,7 @@ def test_the_published_files(real_data: Path) -> None:
     assert not any("<br" in text or "\n" in text for text in texts(task, "test"))
 
 
-def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+def test_missing_and_broken_files_are_named(tmp_path):
     with tarfile.open(tmp_path / "text.tar.xz", "w:xz"):
         pass
     with pytest.raises(DatasetNotFoundError, match=r"lacks cad/sentiment/combined/paired/train_paired.tsv"):

@@ -1,6 +1,5 @@
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,18 +19,18 @@ PEOPLE = [
 PEOPLE += [(0, 0, 0), (0, 0, 0)]
 
 
-def sign(value: int) -> str:
+def sign(value):
     return "1" if value else "-1"
 
 
-def write_text(folder: Path, names: list[str]) -> None:
+def write_text(folder, names):
     rows = [f"{n}  -1 {sign(y):>2} {sign(a):>2}  1" for n, (y, a, _) in zip(names, PEOPLE, strict=True)]
     (folder / "list_attr_celeba.txt").write_text("\n".join([str(len(rows)), " ".join(HEADER) + " ", *rows, ""]))
     parts = [f"{name} {part}" for name, (_, _, part) in zip(names, PEOPLE, strict=True)]
     (folder / "list_eval_partition.txt").write_text("\n".join([*parts, ""]))
 
 
-def write_csv(folder: Path, names: list[str]) -> None:
+def write_csv(folder, names):
     rows = [f"{n},-1,{sign(y)},{sign(a)},1" for n, (y, a, _) in zip(names, PEOPLE, strict=True)]
     (folder / "list_attr_celeba.csv").write_text("\n".join(["image_id," + ",".join(HEADER), *rows, ""]))
     parts = [f"{name},{part}" for name, (_, _, part) in zip(names, PEOPLE, strict=True)]
@@ -39,7 +38,7 @@ def write_csv(folder: Path, names: list[str]) -> None:
 
 
 @pytest.fixture
-def write_celeba(tmp_path: Path) -> Any:
+def write_celeba(tmp_path):
     """A dataset of eighteen 8 x 8 JPEGs whose blond people are bright, in one of the public layouts."""
 
     def write(layout: str = "celeba", kind: str = "txt", images: str = "img_align_celeba") -> Path:
@@ -66,9 +65,7 @@ def write_celeba(tmp_path: Path) -> Any:
         ("celebA/data", "csv", "img_align_celeba"),
     ],
 )
-def test_every_layout_gives_the_official_partition_and_its_groups(
-    layout: str, kind: str, images: str, write_celeba: Any, tmp_path: Path
-) -> None:
+def test_every_layout_gives_the_official_partition_and_its_groups(layout, kind, images, write_celeba, tmp_path):
     write_celeba(layout, kind, images)
     task = create_task("celeba", root=tmp_path)
     for number, split in enumerate((task.train, task.validation, task.test)):
@@ -82,7 +79,7 @@ def test_every_layout_gives_the_official_partition_and_its_groups(
     assert "non-commercial research" in task.description
 
 
-def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba: Any, tmp_path: Path) -> None:
+def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba, tmp_path):
     write_celeba()
     large, small = (create_task(name, tmp_path, data_seed=seed) for seed, name in enumerate(("celeba", "celeba_64px")))
     assert torch.equal(large.train.targets, small.train.targets)
@@ -102,7 +99,7 @@ def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba: Any, 
         ("img_align_celeba/000003.jpg", "1 of 18 images, the first 000003.jpg, missing.*Hong Kong"),
     ],
 )
-def test_a_missing_file_is_named(missing: str, message: str, write_celeba: Any, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(missing, message, write_celeba, tmp_path):
     path = write_celeba() / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(DatasetNotFoundError, match=message):
@@ -120,9 +117,7 @@ def test_a_missing_file_is_named(missing: str, message: str, write_celeba: Any, 
         ("list_eval_partition.txt", "000001.jpg 0\n", "", "no partition for 1 images, the first 000001.jpg"),
     ],
 )
-def test_a_wrong_file_says_what_is_wrong(
-    file: str, old: str, new: str, message: str, write_celeba: Any, tmp_path: Path
-) -> None:
+def test_a_wrong_file_says_what_is_wrong(file, old, new, message, write_celeba, tmp_path):
     path = write_celeba() / file
     text = path.read_text()
     assert old in text
@@ -132,14 +127,14 @@ def test_a_wrong_file_says_what_is_wrong(
 
 
 @pytest.fixture
-def first(real_data: Path) -> list[Any]:
+def first(real_data):
     """The five tasks made of the first 10,000 images."""
     if not (real_data / FIRST_FILE).is_file():
         pytest.skip(f"REAL DATA NOT TESTED: no {FIRST_FILE} in {real_data}.")
     return [create_task(f"celeba_10k_fold_{fold}", real_data) for fold in range(1, FOLDS + 1)]
 
 
-def test_every_image_is_tested_once_over_the_folds_and_not_trained_on_there(first: list[Any]) -> None:
+def test_every_image_is_tested_once_over_the_folds_and_not_trained_on_there(first):
     assert torch.cat([task.test.rows for task in first]).sort().values.tolist() == list(range(10_000))
     for task in first:
         parts = torch.cat([split.rows for split in (task.train, task.validation, task.test)])
@@ -154,7 +149,7 @@ def test_every_image_is_tested_once_over_the_folds_and_not_trained_on_there(firs
         assert (task.group_names[3], len(mine) in (16, 17)) == ("blond, male", True)
 
 
-def test_the_first_images_are_small_augmented_and_the_same_in_all_folds(first: list[Any]) -> None:
+def test_the_first_images_are_small_augmented_and_the_same_in_all_folds(first):
     one, other = first[:2]
     assert one.train.source is other.train.source
     assert one.data_hash != other.data_hash
@@ -164,7 +159,7 @@ def test_the_first_images_are_small_augmented_and_the_same_in_all_folds(first: l
     assert not torch.equal(plain.inputs, drawn.inputs)
 
 
-def test_features_of_the_first_images_follow_the_same_folds(encode_images: Any, tmp_path: Path) -> None:
+def test_features_of_the_first_images_follow_the_same_folds(encode_images, tmp_path):
     names, random = np.array(["Blond_Hair", "Bald", "Male"]), np.random.default_rng(0)
     attributes = random.integers(0, 2, (60, 3)).astype(np.uint8)
     blob = encode_images(random.integers(0, 256, (60, 64, 64, 3), dtype=np.uint8))

@@ -5,7 +5,6 @@ CIFAR-100 comes from the public archive's files, which the tests write, and from
 
 import hashlib
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ LONG_TAILED = {
 WRONG = {"cifar10_uniform_40": 0.36, "cifar10_uniform_60": 0.54, "cifar10_flip_20": 0.2, "cifar10_flip_40": 0.4}
 
 
-def test_cifar10_is_whole_and_in_its_original_order(real_data: Path) -> None:
+def test_cifar10_is_whole_and_in_its_original_order(real_data):
     task = create_task("cifar10", root=real_data)
     assert task.name == "cifar10"
     assert task.class_counts.tolist() == [5000] * 10
@@ -39,7 +38,7 @@ def test_cifar10_is_whole_and_in_its_original_order(real_data: Path) -> None:
     assert (task.validation, task.metadata, task.default_model) == (None, None, "resnet32")
 
 
-def test_pixels_are_normalised_by_the_figures_of_the_literature(real_data: Path) -> None:
+def test_pixels_are_normalised_by_the_figures_of_the_literature(real_data):
     task = create_task("cifar10", root=real_data)
     first = task.train.batch(torch.tensor([0])).inputs[0, :, 0, 0]
     expected = [(59 - 125.3) / 63.0, (62 - 123.0) / 62.1, (63 - 113.9) / 66.7]  # the famous frog's corner
@@ -50,7 +49,7 @@ def test_pixels_are_normalised_by_the_figures_of_the_literature(real_data: Path)
 
 
 @pytest.mark.parametrize("name", LONG_TAILED)
-def test_long_tailed_sets_have_the_class_sizes_of_the_literature(real_data: Path, name: str) -> None:
+def test_long_tailed_sets_have_the_class_sizes_of_the_literature(real_data, name):
     task = create_task(name, root=real_data)
     assert task.name == name
     largest, ratio = LONG_TAILED[name]
@@ -64,7 +63,7 @@ def test_long_tailed_sets_have_the_class_sizes_of_the_literature(real_data: Path
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_noisy_sets_keep_a_thousand_clean_images_and_corrupt_the_rest(real_data: Path, name: str) -> None:
+def test_noisy_sets_keep_a_thousand_clean_images_and_corrupt_the_rest(real_data, name):
     task, clean = create_task(name, root=real_data), create_task("cifar10", root=real_data)
     assert task.name == name
     assert (len(task.train), torch.bincount(task.metadata.targets).tolist()) == (49_000, [100] * 10)
@@ -75,7 +74,7 @@ def test_noisy_sets_keep_a_thousand_clean_images_and_corrupt_the_rest(real_data:
     assert wrong == pytest.approx(WRONG[name], abs=0.01)
 
 
-def test_training_images_are_augmented_and_test_images_are_not(real_data: Path) -> None:
+def test_training_images_are_augmented_and_test_images_are_not(real_data):
     task = create_task("cifar10", root=real_data)
     positions = torch.arange(16)
     for split, changes in ((task.train, True), (task.test, False)):
@@ -85,7 +84,7 @@ def test_training_images_are_augmented_and_test_images_are_not(real_data: Path) 
 
 
 @pytest.mark.parametrize("name", ["cifar10_lt_100", "cifar10_flip_40", "cifar10_small", "cmnist"])
-def test_a_seed_decides_what_is_taken_and_images_are_decoded_once(real_data: Path, name: str) -> None:
+def test_a_seed_decides_what_is_taken_and_images_are_decoded_once(real_data, name):
     first, again, other = (create_task(name, real_data, seed) for seed in (0, 0, 1))
     assert first.data_hash == again.data_hash != other.data_hash
     assert name == "cmnist" or first.train.source is again.train.source
@@ -103,7 +102,7 @@ SMALL_WRONG = {
 }
 
 
-def test_halving_averages_four_pixels() -> None:
+def test_halving_averages_four_pixels():
     images = np.random.default_rng(0).integers(0, 256, (3, 4, 6, 3), dtype=np.uint8)
     small = halve(images)
     assert small.shape == (3, 2, 3, 3)
@@ -113,7 +112,7 @@ def test_halving_averages_four_pixels() -> None:
 
 
 @pytest.mark.parametrize("name", ["cifar10_small", *SMALL_LONG_TAILED, *SMALL_WRONG])
-def test_metadata_are_clean_balanced_and_not_trained_on(real_data: Path, name: str) -> None:
+def test_metadata_are_clean_balanced_and_not_trained_on(real_data, name):
     task, whole = create_task(name, real_data), create_task("cifar10", real_data)
     assert (task.name, task.validation, task.input_shape) == (name, None, (3, 16, 16))
     assert torch.bincount(task.metadata.targets).tolist() == [10] * 10
@@ -127,7 +126,7 @@ def test_metadata_are_clean_balanced_and_not_trained_on(real_data: Path, name: s
         assert wrong == pytest.approx(SMALL_WRONG[name], abs=0.04)
 
 
-def test_the_variant_with_validation_changes_nothing_else(real_data: Path) -> None:
+def test_the_variant_with_validation_changes_nothing_else(real_data):
     plain, tuned = (create_task(f"cifar10_lt_100_small{end}", real_data) for end in ("", "_validation"))
     assert torch.equal(plain.train.rows, tuned.train.rows)
     assert torch.equal(plain.metadata.rows, tuned.metadata.rows)
@@ -136,7 +135,7 @@ def test_the_variant_with_validation_changes_nothing_else(real_data: Path) -> No
     assert not used & set(tuned.validation.rows.tolist())
 
 
-def test_training_images_are_mirrored_and_never_shifted(real_data: Path) -> None:
+def test_training_images_are_mirrored_and_never_shifted(real_data):
     task = create_task("cifar10_small", real_data)
     positions = torch.arange(32)
     plain = task.train.batch(positions).inputs
@@ -152,7 +151,7 @@ PER_CLASS = 110
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()
     generator = np.random.default_rng(0)
@@ -168,7 +167,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_images_labels_and_names_are_those_of_the_files(root: Path) -> None:
+def test_images_labels_and_names_are_those_of_the_files(root):
     task = create_task("cifar100", root)
     assert task.class_counts.tolist() == [PER_CLASS] * 100
     assert task.class_names[3] == "class 3"
@@ -178,7 +177,7 @@ def test_images_labels_and_names_are_those_of_the_files(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "smallest"), [("cifar100_lt_100", 1), ("cifar100_lt_10", 11)])
-def test_long_tails_fall_off_and_the_meta_variant_sets_ten_a_class_aside(root: Path, name: str, smallest: int) -> None:
+def test_long_tails_fall_off_and_the_meta_variant_sets_ten_a_class_aside(root, name, smallest):
     plain, meta = create_task(name, root), create_task(f"{name}_meta", root)
     assert (int(plain.class_counts[0]), int(plain.class_counts[-1])) == (PER_CLASS, smallest)
     assert int(meta.class_counts[0]) == PER_CLASS - 10
@@ -188,14 +187,14 @@ def test_long_tails_fall_off_and_the_meta_variant_sets_ten_a_class_aside(root: P
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("cifar100_flip_40", 0.4), ("cifar100_uniform_60", 0.594)])
-def test_noise_spares_the_metadata(root: Path, name: str, wrong: float) -> None:
+def test_noise_spares_the_metadata(root, name, wrong):
     task, clean = create_task(name, root), create_task("cifar100", root)
     assert torch.equal(task.metadata.targets, clean.train.targets[task.metadata.rows])
     share = (task.train.targets != task.train.clean_targets).double().mean().item()
     assert share == pytest.approx(wrong, abs=0.03)
 
 
-def test_a_damaged_file_is_refused(root: Path) -> None:
+def test_a_damaged_file_is_refused(root):
     cifar._read.cache_clear()
     path = root / "cifar-100-python" / "test"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -204,7 +203,7 @@ def test_a_damaged_file_is_refused(root: Path) -> None:
 
 
 @pytest.fixture
-def stored(real_data: Path) -> Path:
+def stored(real_data):
     if not (real_data / "cifar100" / "manifest.json").is_file():
         pytest.skip(f"REAL DATA NOT TESTED: no grids of CIFAR-100 in {real_data}.")
     return real_data
@@ -220,9 +219,7 @@ def stored(real_data: Path) -> Path:
         ("cifar100_lt_10_small", 300, 10, 11_720),
     ],
 )
-def test_stored_long_tails_have_the_published_sizes(
-    stored: Path, name: str, largest: int, ratio: int, total: int
-) -> None:
+def test_stored_long_tails_have_the_published_sizes(stored, name, largest, ratio, total):
     task = create_task(name, stored)
     assert task.class_counts.tolist() == long_tail_counts(largest, 100, ratio)
     assert len(task.train) == len(task.train.rows.unique()) == total
@@ -233,7 +230,7 @@ def test_stored_long_tails_have_the_published_sizes(
         assert not set(task.metadata.rows.tolist()) & set(task.train.rows.tolist())
 
 
-def test_what_is_stored_says_how_much_it_is_and_what_it_does_not_suffice_for(stored: Path) -> None:
+def test_what_is_stored_says_how_much_it_is_and_what_it_does_not_suffice_for(stored):
     task = create_task("cifar100", stored)
     assert (len(task.train), task.class_names[0], task.class_names[99]) == (22_433, "apple", "worm")
     assert "500 to 150 images per class. 22,433 of 50,000 training images are stored" in task.description
@@ -247,7 +244,7 @@ def test_what_is_stored_says_how_much_it_is_and_what_it_does_not_suffice_for(sto
 @pytest.mark.parametrize(
     ("name", "wrong"), [("cifar100_small", None), ("cifar100_flip_40_small", 0.4), ("cifar100_uniform_60_small", 0.594)]
 )
-def test_small_tasks_have_a_hundred_images_per_class(stored: Path, name: str, wrong: float | None) -> None:
+def test_small_tasks_have_a_hundred_images_per_class(stored, name, wrong):
     task, tuned = create_task(name, stored), create_task(f"{name}_validation", stored)
     clean = task.train.targets if wrong is None else task.train.clean_targets
     assert torch.bincount(clean).tolist() == [100] * 100
@@ -259,7 +256,7 @@ def test_small_tasks_have_a_hundred_images_per_class(stored: Path, name: str, wr
 
 
 @pytest.mark.parametrize("name", ["cifar100", "cifar100_lt_10", "cifar100_small"])
-def test_labels_in_the_published_order_find_their_images(stored: Path, name: str) -> None:
+def test_labels_in_the_published_order_find_their_images(stored, name):
     task = create_task(name, stored)
     again = relabelled(task, f"{stored / 'cifar_n' / 'cifar100n.npz'}:clean_label")
     assert torch.equal(again.train.targets, task.train.targets)
@@ -269,7 +266,7 @@ HUMAN_WRONG = {"aggre": 0.0901, "random1": 0.1723, "worse": 0.4021}  # of all 50
 
 
 @pytest.fixture
-def labels(real_data: Path) -> Path:
+def labels(real_data):
     folder = real_data / "cifar_n"
     if not (folder / "cifar10n.npz").is_file():
         pytest.skip(f"REAL DATA NOT TESTED: no cifar10n.npz in {folder}.")
@@ -277,7 +274,7 @@ def labels(real_data: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", HUMAN_WRONG)
-def test_all_images_of_cifar10_have_human_labels_and_their_own_as_the_clean_ones(labels: Path, kind: str) -> None:
+def test_all_images_of_cifar10_have_human_labels_and_their_own_as_the_clean_ones(labels, kind):
     task, plain = create_task(f"cifar10n_{kind}", labels), create_task("cifar10", labels)
     assert (len(task.train), task.name, task.input_shape) == (50_000, f"cifar10n_{kind}", (3, 32, 32))
     assert torch.equal(task.train.clean_targets, plain.train.targets)
@@ -292,9 +289,7 @@ def test_all_images_of_cifar10_have_human_labels_and_their_own_as_the_clean_ones
     [(f"cifar10n_{kind}_small", 500, 10, share) for kind, share in HUMAN_WRONG.items()]
     + [("cifar100n_noisy_small", 100, 100, 0.402)],
 )
-def test_small_tasks_have_clean_metadata_and_balanced_images(
-    labels: Path, name: str, per_class: int, classes: int, wrong: float
-) -> None:
+def test_small_tasks_have_clean_metadata_and_balanced_images(labels, name, per_class, classes, wrong):
     task = create_task(name, labels)
     assert torch.bincount(task.train.clean_targets).tolist() == [per_class] * classes
     assert (task.train.targets != task.train.clean_targets).double().mean().item() == pytest.approx(wrong, abs=0.02)
@@ -305,13 +300,13 @@ def test_small_tasks_have_clean_metadata_and_balanced_images(
     assert not set(task.metadata.rows.tolist()) & set(task.train.rows.tolist())
 
 
-def test_the_small_tasks_share_their_images(labels: Path) -> None:
+def test_the_small_tasks_share_their_images(labels):
     tasks = [create_task(f"cifar10n_{kind}_small", labels) for kind in HUMAN_WRONG]
     assert all(torch.equal(task.train.rows, tasks[0].train.rows) for task in tasks)
     assert len({task.data_hash for task in tasks}) == 3
 
 
-def test_labels_that_are_missing_or_of_another_order_are_refused(labels: Path, tmp_path: Path) -> None:
+def test_labels_that_are_missing_or_of_another_order_are_refused(labels, tmp_path):
     (tmp_path / "cifar10").symlink_to(labels / "cifar10")
     with pytest.raises(DatasetNotFoundError, match=r"CIFAR-10N is not there.*cifar10n\.npz.*research use only"):
         create_task("cifar10n_worse_small", tmp_path)

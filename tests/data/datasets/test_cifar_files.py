@@ -14,7 +14,7 @@ class _Evil:
         return (print, ("this ran",))
 
 
-def _write_batches(folder: Path, each: int = 4) -> np.ndarray:
+def _write_batches(folder, each=4):
     """Six batch files in the public layout; returns their images as (N, 32, 32, 3)."""
     folder.mkdir()
     images = np.random.default_rng(0).integers(0, 256, (6 * each, 32, 32, 3), dtype=np.uint8)
@@ -26,7 +26,7 @@ def _write_batches(folder: Path, each: int = 4) -> np.ndarray:
     return images
 
 
-def test_the_public_batches_are_read_in_order(tmp_path: Path) -> None:
+def test_the_public_batches_are_read_in_order(tmp_path):
     images = _write_batches(tmp_path / "batches")
     found = read_batches(tmp_path / "batches", dict.fromkeys(BATCH_SUMS))
     assert np.array_equal(found.train_images, images[:20])
@@ -36,7 +36,7 @@ def test_the_public_batches_are_read_in_order(tmp_path: Path) -> None:
     assert found.train_images.flags.c_contiguous
 
 
-def test_batches_with_another_check_sum_or_a_missing_one_are_refused(tmp_path: Path) -> None:
+def test_batches_with_another_check_sum_or_a_missing_one_are_refused(tmp_path):
     _write_batches(tmp_path / "batches")
     with pytest.raises(DamagedDatasetError, match=r"data_batch_1 has check sum .*, expected c99cafc1"):
         read_batches(tmp_path / "batches")
@@ -45,15 +45,13 @@ def test_batches_with_another_check_sum_or_a_missing_one_are_refused(tmp_path: P
         read_batches(tmp_path / "batches", dict.fromkeys(BATCH_SUMS))
 
 
-def test_a_pickle_that_would_run_code_is_refused_before_it_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pickle_that_would_run_code_is_refused_before_it_runs(tmp_path, capsys):
     with pytest.raises(pickle.UnpicklingError, match=r"evil asks to load builtins\.print"):
         load_arrays(pickle.dumps({b"data": _Evil()}), tmp_path / "evil")
     assert capsys.readouterr().out == ""
 
 
-def test_arrays_pickled_by_python_2_are_admitted(tmp_path: Path) -> None:
+def test_arrays_pickled_by_python_2_are_admitted(tmp_path):
     # What Python 2 wrote: a protocol 2 pickle of str objects and of an array from the module's old home.
     content = (
         b"\x80\x02}U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
@@ -65,7 +63,7 @@ def test_arrays_pickled_by_python_2_are_admitted(tmp_path: Path) -> None:
     assert loaded[b"data"].tolist() == [1, 2, 3]
 
 
-def test_grids_are_checked_against_their_manifest(real_data: Path, tmp_path: Path) -> None:
+def test_grids_are_checked_against_their_manifest(real_data, tmp_path):
     folder = tmp_path / "cifar10"
     shutil.copytree(real_data / "cifar10", folder, copy_function=lambda source, target: Path(target).symlink_to(source))
     folder.chmod(0o755)

@@ -16,7 +16,7 @@ WILDS_COLUMNS = ["", "id", "comment_text", "created_date", "toxicity", *IDENTITI
 Comment = dict[str, Any]
 
 
-def comments(count: int = 80, seed: int = 0) -> list[Comment]:
+def comments(count=80, seed=0):
     """Comments with random shares of annotators, some exactly one half, in all three splits."""
     draw = random.Random(seed)
     rows = []
@@ -32,7 +32,7 @@ def comments(count: int = 80, seed: int = 0) -> list[Comment]:
 
 
 @pytest.fixture
-def write_comments(tmp_path: Path) -> Any:
+def write_comments(tmp_path):
     """The CSV of WILDS with the columns that count and some that do not."""
 
     def write(rows: list[Comment], columns: list[str] = WILDS_COLUMNS, folder: str = "civilcomments_v1.0") -> Path:
@@ -47,7 +47,7 @@ def write_comments(tmp_path: Path) -> Any:
     return write
 
 
-def test_labels_training_groups_and_overlapping_groups_of_every_comment(write_comments: Any, tmp_path: Path) -> None:
+def test_labels_training_groups_and_overlapping_groups_of_every_comment(write_comments, tmp_path):
     rows = comments()
     write_comments(rows)
     task = create_task("civil_comments", root=tmp_path)
@@ -67,7 +67,7 @@ def test_labels_training_groups_and_overlapping_groups_of_every_comment(write_co
     assert create_task("civil_comments", tmp_path, data_seed=1).data_hash == task.data_hash
 
 
-def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments: Any, tmp_path: Path) -> None:
+def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments, tmp_path):
     rows = [*comments(), {**comments(1)[0], "comment_text": "word " * 500}]
     write_comments(rows)
     usual = create_task("civil_comments", root=tmp_path)
@@ -96,7 +96,7 @@ def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments:
         ({}, "lacks male, female, LGBTQ, christian"),  # the columns of identities
     ],
 )
-def test_values_that_cannot_be_are_refused(change: Comment, message: str, write_comments: Any, tmp_path: Path) -> None:
+def test_values_that_cannot_be_are_refused(change, message, write_comments, tmp_path):
     rows = comments()
     write_comments(
         [{**rows[0], **change}, *rows[1:]], WILDS_COLUMNS if change else ["comment_text", "toxicity", "split"]
@@ -105,7 +105,7 @@ def test_values_that_cannot_be_are_refused(change: Comment, message: str, write_
         create_task("civil_comments", root=tmp_path)
 
 
-def test_training_judges_the_sixteen_overlapping_groups(write_comments: Any, tmp_path: Path) -> None:
+def test_training_judges_the_sixteen_overlapping_groups(write_comments, tmp_path):
     write_comments(comments(160))
     settings = {
         "batch_size": 16,

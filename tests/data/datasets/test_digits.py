@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from icda.data import Task, create_task
+from icda.data import create_task
 from icda.data.datasets.digits import flip_share, flip_some, paint, read_idx
 from icda.data.registry import DatasetNotFoundError
 
@@ -13,11 +13,11 @@ NAMES = ["digits", "digits_lt", "digits_uniform_noise", "digits_flip_noise", "di
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def task(request: pytest.FixtureRequest) -> Task:
+def task(request):
     return create_task(request.param)
 
 
-def test_a_task_bears_its_name_and_fits_its_model(task: Task) -> None:
+def test_a_task_bears_its_name_and_fits_its_model(task):
     channels = 3 if task.name == "digits_coloured" else 1
     assert task.name in NAMES
     assert (task.default_model, task.input_kind, task.input_shape) == ("small_cnn", "image", (channels, 8, 8))
@@ -25,13 +25,13 @@ def test_a_task_bears_its_name_and_fits_its_model(task: Task) -> None:
     assert task.description
 
 
-def test_no_image_is_in_two_splits(task: Task) -> None:
+def test_no_image_is_in_two_splits(task):
     rows = torch.cat([split.rows for split in task.splits().values()])
     assert set(task.splits()) == {"train", "validation", "test", "metadata"}
     assert len(rows.unique()) == len(rows)
 
 
-def test_test_validation_and_metadata_hold_fifty_ten_and_ten_of_each_digit(task: Task) -> None:
+def test_test_validation_and_metadata_hold_fifty_ten_and_ten_of_each_digit(task):
     digits = create_task("digits")
     assert {name: len(split) for name, split in task.splits().items() if name != "train"} == {
         "validation": 100,
@@ -43,12 +43,12 @@ def test_test_validation_and_metadata_hold_fifty_ten_and_ten_of_each_digit(task:
         assert torch.bincount(digits.splits()[name].targets).unique().numel() == 1
 
 
-def test_a_seed_decides_the_data(task: Task) -> None:
+def test_a_seed_decides_the_data(task):
     assert create_task(task.name).data_hash == task.data_hash
     assert create_task(task.name, data_seed=1).data_hash != task.data_hash
 
 
-def test_inputs_are_standardised(task: Task) -> None:
+def test_inputs_are_standardised(task):
     inputs = task.train.batch(torch.arange(len(task.train))).inputs
     visible = inputs[:, :2] if task.name == "digits_coloured" else inputs
     assert visible.mean().item() == pytest.approx(0, abs=0.05)
@@ -56,7 +56,7 @@ def test_inputs_are_standardised(task: Task) -> None:
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("digits_uniform_noise", 0.36), ("digits_flip_noise", 0.4)])
-def test_only_training_labels_are_wrong_and_as_many_as_announced(name: str, wrong: float) -> None:
+def test_only_training_labels_are_wrong_and_as_many_as_announced(name, wrong):
     task, clean = create_task(name), create_task("digits")
     assert torch.equal(task.train.clean_targets, clean.train.targets)
     share = (task.train.targets != clean.train.targets).double().mean().item()
@@ -99,11 +99,11 @@ class TestColoured:
             assert torch.equal(task.splits()[part].targets, clean.splits()[part].targets)
 
 
-def _generator(seed: int = 0) -> torch.Generator:
+def _generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_values_flip_as_often_as_asked_and_by_their_seed() -> None:
+def test_values_flip_as_often_as_asked_and_by_their_seed():
     values = torch.arange(100_000) % 2
     flipped = flip_some(values, 0.2, _generator())
     assert (flipped != values).float().mean().item() == pytest.approx(0.2, abs=0.005)
@@ -117,7 +117,7 @@ def test_values_flip_as_often_as_asked_and_by_their_seed() -> None:
         assert not torch.equal(first, other)
 
 
-def test_intensity_goes_into_one_channel_alone() -> None:
+def test_intensity_goes_into_one_channel_alone():
     images = torch.randint(1, 256, (10, 4, 5), dtype=torch.uint8, generator=_generator())
     colours = torch.arange(10) % 2
     painted = paint(images, colours)
@@ -127,13 +127,13 @@ def test_intensity_goes_into_one_channel_alone() -> None:
         assert result.sum() == image.sum()
 
 
-def _idx(values: np.ndarray) -> bytes:
+def _idx(values):
     sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
     return bytes([0, 0, 8, values.ndim]) + sizes + values.tobytes()
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_idx_files_are_read_zipped_or_plain(tmp_path: Path, zipped: bool) -> None:
+def test_idx_files_are_read_zipped_or_plain(tmp_path, zipped):
     values = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     path = tmp_path / ("values.gz" if zipped else "values")
     path.write_bytes(gzip.compress(_idx(values)) if zipped else _idx(values))
@@ -144,13 +144,13 @@ def test_idx_files_are_read_zipped_or_plain(tmp_path: Path, zipped: bool) -> Non
     ("content", "message"),
     [(b"<html>", "page is no idx file"), (_idx(np.zeros((4, 4), dtype=np.uint8))[:-5], "page is cut short")],
 )
-def test_a_file_that_is_no_idx_or_cut_short_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_idx_or_cut_short_is_named(content, message, tmp_path):
     (tmp_path / "page").write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_idx(tmp_path / "page")
 
 
-def test_an_incomplete_folder_names_the_missing_file(tmp_path: Path) -> None:
+def test_an_incomplete_folder_names_the_missing_file(tmp_path):
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(
         gzip.compress(_idx(np.zeros((2, 28, 28), np.uint8)))
@@ -159,7 +159,7 @@ def test_an_incomplete_folder_names_the_missing_file(tmp_path: Path) -> None:
         create_task("mnist", root=tmp_path)
 
 
-def test_mnist_is_cut_without_overlap(real_data: Path) -> None:
+def test_mnist_is_cut_without_overlap(real_data):
     task = create_task("mnist", root=real_data)
     assert {name: len(split) for name, split in task.splits().items()} == {
         "train": 54_900,

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_glt.py", "imagene
 
 
 @pytest.fixture
-def content(annotate: Any) -> dict[str, Any]:
+def content(annotate):
     """A file in the layout of the benchmark: labels are strings there, attributes and frequencies are numbers."""
     sets = {
         "train": {"/a/n1/x.JPEG": (0, 0), "/a/n2/y.JPEG": (1, 2)},
@@ -36,11 +35,11 @@ def content(annotate: Any) -> dict[str, Any]:
     return annotate(["n1", "n2"], sets)
 
 
-def base_name(key: str, _: Any) -> str:
+def base_name(key, _):
     return key.rpartition("/")[2]
 
 
-def test_sets_are_read_with_the_names_that_locate_gives(tmp_path: Path, content: Any) -> None:
+def test_sets_are_read_with_the_names_that_locate_gives(tmp_path, content):
     path = tmp_path / "annotations.json"
     path.write_text(json.dumps(content))
     known = read_annotations(path, base_name)
@@ -52,7 +51,7 @@ def test_sets_are_read_with_the_names_that_locate_gives(tmp_path: Path, content:
     assert known.used() == {"x.JPEG", "y.JPEG", "v.JPEG", "b.JPEG", "c.JPEG"}
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back(tmp_path):
     sets = {
         "train": AnnotatedSet(["n1/a", "n2/b"], torch.tensor([0, 1]), torch.tensor([2, 0])),
         "test_bl": AnnotatedSet(["n1/c"], torch.tensor([0]), torch.tensor([1])),
@@ -94,7 +93,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         ("}}}", "", "cut short"),
     ],
 )
-def test_a_spoilt_file_is_refused(tmp_path: Path, content: Any, old: str, new: str, message: str) -> None:
+def test_a_spoilt_file_is_refused(tmp_path, content, old, new, message):
     path, text = tmp_path / "annotations.json", json.dumps(content)
     assert old in text
     path.write_text(text.replace(old, new))
@@ -102,11 +101,11 @@ def test_a_spoilt_file_is_refused(tmp_path: Path, content: Any, old: str, new: s
         read_annotations(path, base_name)
 
 
-def annotated(names: list[str], label: int, attribute: int) -> AnnotatedSet:
+def annotated(names, label, attribute):
     return AnnotatedSet(names, torch.full((len(names),), label), torch.full((len(names),), attribute))
 
 
-def joined(*parts: AnnotatedSet) -> AnnotatedSet:
+def joined(*parts):
     return AnnotatedSet(
         [name for part in parts for name in part.names],
         torch.cat([part.targets for part in parts]),
@@ -114,12 +113,12 @@ def joined(*parts: AnnotatedSet) -> AnnotatedSet:
     )
 
 
-def file(class_names: tuple[str, ...], **sets: AnnotatedSet) -> Annotations:
+def file(class_names, **sets):
     nothing = annotated([], 0, 0)
     return Annotations(Path("file.json"), class_names, {"train": nothing, "val": nothing} | sets)
 
 
-def named(prefix: str, count: int) -> list[str]:
+def named(prefix, count):
     return [f"{prefix}{number}" for number in range(count)]
 
 
@@ -140,7 +139,7 @@ OTHER = file(
 )
 
 
-def test_images_of_the_other_file_come_first_and_validation_gives_at_most_half() -> None:
+def test_images_of_the_other_file_come_first_and_validation_gives_at_most_half():
     unused, lent, rest = choose_metadata(OWN, OTHER, seed=0)
     cells = list(zip(unused.names, unused.targets.tolist(), unused.attributes.tolist(), strict=True))
     dogs = [name for name, target, attribute in cells if (target, attribute) == (0, 0)]
@@ -153,13 +152,13 @@ def test_images_of_the_other_file_come_first_and_validation_gives_at_most_half()
     assert sorted([*lent.names, *rest.names]) == sorted(OWN.sets["val"].names)
 
 
-def test_a_short_cell_of_validation_gives_half() -> None:
+def test_a_short_cell_of_validation_gives_half():
     _, lent, rest = choose_metadata(OWN, file(("dog", "cat")), seed=0)
     assert sum(name.startswith("own dog") for name in lent.names) == 4
     assert sum(name.startswith("own dog") for name in rest.names) == 5
 
 
-def test_neither_trained_nor_tested_images_become_metadata_and_the_seed_decides_the_choice() -> None:
+def test_neither_trained_nor_tested_images_become_metadata_and_the_seed_decides_the_choice():
     unused, lent, _ = choose_metadata(OWN, OTHER, seed=0)
     taken = set(unused.names) | set(lent.names)
     assert not taken & {*OWN.sets["train"].names, *OWN.sets["test_bbl"].names, *OTHER.sets["test_bl"].names}
@@ -168,17 +167,17 @@ def test_neither_trained_nor_tested_images_become_metadata_and_the_seed_decides_
     assert lent.names != other[1].names
 
 
-def test_files_of_different_classes_are_refused() -> None:
+def test_files_of_different_classes_are_refused():
     with pytest.raises(ValueError, match="different classes"):
         choose_metadata(OWN, file(("dog", "bird")), seed=0)
 
 
 @pytest.mark.parametrize("size", [(128, 128), (256, 128), (128, 200), (20, 30), (1000, 50)])
-def test_prepared_images_are_square(size: tuple[int, int]) -> None:
+def test_prepared_images_are_square(size):
     assert shorter_side_square(Image.new("RGB", size), 112).size == (112, 112)
 
 
-def test_the_middle_of_an_image_whose_shorter_side_is_128_is_kept_as_it_is() -> None:
+def test_the_middle_of_an_image_whose_shorter_side_is_128_is_kept_as_it_is():
     pixels = np.random.default_rng(0).integers(0, 256, (128, 200, 3), dtype=np.uint8)
     cut = np.asarray(shorter_side_square(Image.fromarray(pixels), 112))
     assert np.array_equal(cut, pixels[8:120, 44:156])
@@ -189,7 +188,7 @@ FOREIGN = "/data4/coco_glt"  # where the scripts of the benchmark wrote by defau
 
 
 @pytest.fixture
-def root(tmp_path: Path, write_image: Any, annotate: Any) -> Path:
+def root(tmp_path, write_image, annotate):
     """Two folders as mscoco_glt_crop.py writes them: sets map an object's key to its (class, attribute)."""
     long_tailed = {
         "train": {"11": (0, 0), "12": (0, 1), "13": (1, 0)},
@@ -218,9 +217,7 @@ def root(tmp_path: Path, write_image: Any, annotate: Any) -> Path:
 @pytest.mark.parametrize(
     ("protocol", "counts", "test"), [("clt", [2, 1], [0, 1]), ("glt", [2, 1], [0, 1, 1]), ("alt", [1, 1], [0, 1])]
 )
-def test_protocols_take_the_sets_the_benchmark_says(
-    root: Path, protocol: str, counts: list[int], test: list[int]
-) -> None:
+def test_protocols_take_the_sets_the_benchmark_says(root, protocol, counts, test):
     task = create_task(f"mscoco_glt_{protocol}", root)
     assert task.class_counts.tolist() == counts
     assert task.test.targets.tolist() == test
@@ -228,7 +225,7 @@ def test_protocols_take_the_sets_the_benchmark_says(
     assert task.test.batch(torch.tensor([0])).inputs.shape == (1, 3, 112, 112)
 
 
-def test_metadata_from_the_other_folder_lie_in_that_folder(root: Path) -> None:
+def test_metadata_from_the_other_folder_lie_in_that_folder(root):
     task = create_task("mscoco_glt_glt", root)
     paths = [task.metadata.source.paths[row] for row in task.metadata.rows.tolist()]
     # 61 and 62 are only in the balanced folder; 21 or 22 is one half of the validation cell (0, 0).
@@ -237,7 +234,7 @@ def test_metadata_from_the_other_folder_lie_in_that_folder(root: Path) -> None:
     assert paths[2].stem in {"21", "22"}
 
 
-def test_an_object_without_a_path_is_named(root: Path) -> None:
+def test_an_object_without_a_path_is_named(root):
     path = root / "mscoco_glt" / FOLDERS[0] / "annotation.json"
     content = json.loads(path.read_text())
     del content["train"]["path"]["12"]

@@ -1,7 +1,6 @@
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ FOREIGN = "/data4/imagenet/ILSVRC/Data/CLS-LOC/train"  # where the published fil
 
 
 @pytest.fixture
-def folder(tmp_path: Path, write_image: Any, annotate: Any) -> Path:
+def folder(tmp_path, write_image, annotate):
     folder = tmp_path / "imagenet_glt"
     folder.mkdir()
     long_tailed = {
@@ -54,9 +53,7 @@ def folder(tmp_path: Path, write_image: Any, annotate: Any) -> Path:
         ("alt", [1, 1], [0, 0], [(0, 2), (1, 2)]),
     ],
 )
-def test_protocols_take_the_sets_the_benchmark_says(
-    folder: Path, protocol: str, counts: list[int], groups: list[int], tested: list[tuple[int, int]]
-) -> None:
+def test_protocols_take_the_sets_the_benchmark_says(folder, protocol, counts, groups, tested):
     task = create_task(f"imagenet_glt_{protocol}", folder.parent)
     assert (task.name, task.class_names, task.num_groups) == (f"imagenet_glt_{protocol}", CLASSES, 3)
     assert (task.class_counts.tolist(), task.train.groups.tolist()) == (counts, groups)
@@ -65,7 +62,7 @@ def test_protocols_take_the_sets_the_benchmark_says(
     assert task.train.batch(torch.tensor([0, 1])).inputs.shape == (2, 3, 112, 112)
 
 
-def test_metadata_come_from_the_other_file_and_from_validation(folder: Path) -> None:
+def test_metadata_come_from_the_other_file_and_from_validation(folder):
     task = create_task("imagenet_glt_glt", folder.parent)
     # Three images that only the balanced file has, and one of two validation images of class 0, attribute 0.
     assert (len(task.metadata), len(task.validation)) == (4, 3)
@@ -74,7 +71,7 @@ def test_metadata_come_from_the_other_file_and_from_validation(folder: Path) -> 
     assert "Metadata: 2 to 2 images per class." in task.description
 
 
-def test_a_missing_image_or_annotation_file_is_named(folder: Path) -> None:
+def test_a_missing_image_or_annotation_file_is_named(folder):
     (folder / "images" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG").unlink()
     with pytest.raises(DatasetNotFoundError, match=rf"1 of 5 images, the first {CLASSES[0]}/{CLASSES[0]}_0\.JPEG"):
         create_task("imagenet_glt_glt", folder.parent)
@@ -83,7 +80,7 @@ def test_a_missing_image_or_annotation_file_is_named(folder: Path) -> None:
         create_task("imagenet_glt_glt", folder.parent)
 
 
-def embedded(path: Path, counts: tuple[int, ...], labelled: bool = True) -> list[str]:
+def embedded(path, counts, labelled=True):
     """A file as `icda embed` writes it of a folder: six blobs in each class, the first the largest."""
     generator = np.random.default_rng(0)
     names = ["n0", "n1", "n2"]
@@ -99,7 +96,7 @@ def embedded(path: Path, counts: tuple[int, ...], labelled: bool = True) -> list
     return ids
 
 
-def test_files_made_anew_are_read_as_tasks(tmp_path: Path, write_image: Any) -> None:
+def test_files_made_anew_are_read_as_tasks(tmp_path, write_image):
     ids = embedded(tmp_path / "features.npz", (200, 400, 300))
     folder = tmp_path / "imagenet_glt"
     sizes = TailSizes([100, 50, 10], balanced=20, test_gbl=2, test_cbl=1, metadata=1)
@@ -118,7 +115,7 @@ def test_files_made_anew_are_read_as_tasks(tmp_path: Path, write_image: Any) -> 
     assert create_task("imagenet_glt_clt", tmp_path).test.groups.bincount().tolist() == [21, 6, 3]
 
 
-def test_the_command_says_how_many_images_each_part_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_how_many_images_each_part_has(tmp_path, capsys):
     embedded(tmp_path / "features.npz", (2000, 2000))
     assert TOOL.main([str(tmp_path / "features.npz"), str(tmp_path / "out"), "--largest", "300", "--ratio", "30"]) == 0
     assert (
@@ -127,7 +124,7 @@ def test_the_command_says_how_many_images_each_part_has(tmp_path: Path, capsys: 
     assert {path.name for path in (tmp_path / "out").iterdir()} == {LONG_TAILED, BALANCED}
 
 
-def test_features_without_classes_are_refused(tmp_path: Path) -> None:
+def test_features_without_classes_are_refused(tmp_path):
     embedded(tmp_path / "features.npz", (20, 20), labelled=False)
     with pytest.raises(ValueError, match="has no classes"):
         TOOL.make_imagenet_glt(tmp_path / "features.npz", tmp_path)

@@ -1,6 +1,5 @@
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ COUNTS = {"train": [5, 3, 1], "val": [20, 20, 20], "test": [2, 2, 2]}  # images 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """Lists and features of three classes in OLTR's and `icda embed`'s layout."""
     monkeypatch.setattr(imagenet_lt, "CLASSES", 3)
     monkeypatch.setattr(imagenet_lt, "COUNTS", {part: sum(counts) for part, counts in COUNTS.items()})
@@ -38,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def write_features(path: Path, ids: list[str], labels: np.ndarray, *, width: int = 4, encoder: str = "e") -> None:
+def write_features(path, ids, labels, *, width=4, encoder="e"):
     """Features that tell the row and the label, as `icda embed` writes them."""
     features = np.stack([np.arange(len(ids)), labels, *[np.zeros(len(ids))] * (width - 2)], 1).astype(np.float32)
     arrays = {
@@ -53,7 +52,7 @@ def write_features(path: Path, ids: list[str], labels: np.ndarray, *, width: int
     write_arrays(path, arrays, [features], features.shape)
 
 
-def test_splits_follow_the_lists_and_half_of_validation_is_metadata(folder: Path) -> None:
+def test_splits_follow_the_lists_and_half_of_validation_is_metadata(folder):
     task = create_task("imagenet_lt", folder.parent)
     assert task.class_counts.tolist() == COUNTS["train"]
     assert torch.bincount(task.metadata.targets).tolist() == [10] * 3
@@ -69,7 +68,7 @@ def test_splits_follow_the_lists_and_half_of_validation_is_metadata(folder: Path
     assert not torch.equal(other.metadata.rows, task.metadata.rows), "the seed decides which images are metadata"
 
 
-def test_missing_features_come_with_the_commands_that_make_them(folder: Path) -> None:
+def test_missing_features_come_with_the_commands_that_make_them(folder):
     (folder / "val.npz").unlink()
     with pytest.raises(DatasetNotFoundError) as caught:
         create_task("imagenet_lt", folder.parent)
@@ -79,7 +78,7 @@ def test_missing_features_come_with_the_commands_that_make_them(folder: Path) ->
     assert f"icda embed {folder / 'val.csv'} --allow-outside --out {folder / 'val.npz'}" in message
 
 
-def test_a_list_that_is_cut_short_is_refused(folder: Path) -> None:
+def test_a_list_that_is_cut_short_is_refused(folder):
     path = folder / "ImageNet_LT_train.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ValueError, match=r"ImageNet_LT_train\.txt has 8 images, expected 9"):
@@ -87,7 +86,7 @@ def test_a_list_that_is_cut_short_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["train/n0/a.JPEG", "train/n0/a.JPEG three", "train/n0/a.JPEG 3", "7"])
-def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> None:
+def test_a_line_without_a_path_and_a_label_is_named(folder, line):
     (folder / "list.txt").write_text(f"train/n0/b.JPEG 0\n{line}\n")
     with pytest.raises(ValueError, match=r"list\.txt, line 2"):
         read_pairs(folder / "list.txt", "012")
@@ -104,9 +103,7 @@ def test_a_line_without_a_path_and_a_label_is_named(folder: Path, line: str) -> 
     ],
     ids=["order", "labels", "fewer", "width", "encoder"],
 )
-def test_features_that_do_not_fit_their_list_are_refused(
-    folder: Path, step: int, labels: Any, changed: dict[str, Any], message: str
-) -> None:
+def test_features_that_do_not_fit_their_list_are_refused(folder, step, labels, changed, message):
     names, known = checked_list(folder, "test")
     write_features(
         folder / "test.npz", [f"/i/{name}" for name in names[::step]], labels(known.numpy())[::step].copy(), **changed
@@ -115,9 +112,7 @@ def test_features_that_do_not_fit_their_list_are_refused(
         create_task("imagenet_lt", folder.parent)
 
 
-def test_tables_for_embedding_name_images_in_the_order_of_the_list(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_for_embedding_name_images_in_the_order_of_the_list(folder, capsys):
     images = folder.parent / "images"
     assert TOOL.main([str(folder), str(images)]) == 0
     assert f"icda embed {folder / 'val.csv'} --allow-outside --out {folder / 'val.npz'}" in capsys.readouterr().out

@@ -1,7 +1,5 @@
 """A dataset that is not there names the files that are needed, where they were looked for, and who publishes them."""
 
-from pathlib import Path
-
 import pytest
 
 from icda.data import create_task
@@ -28,7 +26,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_a_dataset_that_is_not_there_names_files_places_and_publisher(name: str, tmp_path: Path) -> None:
+def test_a_dataset_that_is_not_there_names_files_places_and_publisher(name, tmp_path):
     with pytest.raises(DatasetNotFoundError) as caught:
         create_task(name, root=tmp_path)
     assert all(word in str(caught.value) for word in (*NEEDED[name], str(tmp_path), "ICDA_DATA"))

@@ -1,7 +1,6 @@
 """Tiny ImageNet: the long-tailed task, the clusters that the package carries, and the GLT protocols on them."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from icda.data.bias.generalised_tail import shares
 from icda.data.datasets import tiny_imagenet
 from icda.data.datasets.tiny_imagenet import FILE, locate_file, read_clusters, read_stored
 from icda.data.embedding.features import write_arrays
-from icda.data.task import Split, Task
 from support import load_module
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/tiny_imagenet_clusters.py", "tiny_imagenet_clusters")
@@ -22,13 +20,13 @@ IMAGES = 40  # of two classes
 
 
 @pytest.fixture
-def real_root(real_data: Path) -> Path:
+def real_root(real_data):
     if not (real_data / FILE).is_file():
         pytest.skip(f"REAL DATA NOT TESTED: {FILE} is not there.")
     return real_data
 
 
-def test_images_are_decoded_into_the_splits_the_file_says(tmp_path: Path, encode_images: Any) -> None:
+def test_images_are_decoded_into_the_splits_the_file_says(tmp_path, encode_images):
     """A file of the same layout: 100 classes, one to three training images each, 12 held out; lossless, so comparable."""
     labels = np.concatenate([np.repeat(np.arange(100), 1 + np.arange(100) % 3), np.repeat(np.arange(100), 12)])
     split = np.where(np.arange(len(labels)) < len(labels) - 1200, 0, 2)
@@ -49,7 +47,7 @@ def test_images_are_decoded_into_the_splits_the_file_says(tmp_path: Path, encode
     assert torch.allclose(first.double(), expected.permute(2, 0, 1), atol=1e-5)
 
 
-def test_the_real_file_is_long_tailed_100_to_1(real_root: Path) -> None:
+def test_the_real_file_is_long_tailed_100_to_1(real_root):
     task = create_task("tiny_imagenet_lt", real_root)
     counts = task.class_counts.sort().values
     assert (len(task.train), int(counts[0]), int(counts[-1])) == (10_847, 5, 500)
@@ -60,7 +58,7 @@ def test_the_real_file_is_long_tailed_100_to_1(real_root: Path) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encode_images: Any) -> Path:
+def root(tmp_path, monkeypatch, encode_images):
     """A small file of the layout, lossless, named by ICDA_DATA."""
     pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, 32, 32, 3), dtype=np.uint8)
     known = {"y": (np.arange(IMAGES) % 2).astype(np.uint8), "split": np.zeros(IMAGES, dtype=np.uint8)}
@@ -69,13 +67,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encode_images: Any) ->
     return tmp_path
 
 
-def write_features(path: Path, features: np.ndarray, names: list[str]) -> None:
+def write_features(path, features, names):
     arrays = {"id": np.array(names), "skipped": np.array([], dtype="<U1")}
     arrays |= {"encoder": np.array("an encoder"), "encoder_version": np.array("1")}
     write_arrays(path, arrays, [features], features.shape)
 
 
-def test_images_are_written_in_the_order_of_the_file(root: Path) -> None:
+def test_images_are_written_in_the_order_of_the_file(root):
     assert TOOL.main(["images", str(root / "images")]) == 0
     names = sorted(path.name for path in (root / "images").iterdir())
     assert names == [f"{row:05d}.png" for row in range(IMAGES)]
@@ -84,7 +82,7 @@ def test_images_are_written_in_the_order_of_the_file(root: Path) -> None:
         assert np.array_equal(np.asarray(Image.open(root / "images" / name)), stored.images[row])
 
 
-def test_clusters_are_of_directions_and_lengths_do_not_matter(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_are_of_directions_and_lengths_do_not_matter(root, monkeypatch):
     # Of each class's 20 images 8, 5, 3, 2, 1, 1 point in one of six directions, with very different lengths.
     directions = np.repeat(np.arange(6), (8, 5, 3, 2, 1, 1)).repeat(2)
     lengths = np.random.default_rng(1).uniform(0.01, 100, (IMAGES, 1))
@@ -98,19 +96,19 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root: Path, monkey
     assert set(clusters[directions >= 4].tolist()) == {4, 5}
 
 
-def test_features_of_other_images_are_refused(root: Path) -> None:
+def test_features_of_other_images_are_refused(root):
     names = [f"{row:05d}.png" for row in range(IMAGES)][::-1]
     write_features(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
     with pytest.raises(ValueError, match="expected one for each of 40 images in the order of the file"):
         TOOL.make_clusters(root / "features.npz", root / "clusters.npz")
 
 
-def test_the_clusters_of_the_package_are_refused_for_another_file(root: Path) -> None:
+def test_the_clusters_of_the_package_are_refused_for_another_file(root):
     with pytest.raises(ValueError, match="not of this"):
         read_clusters(read_stored(locate_file(root)))
 
 
-def test_the_clusters_of_the_package_are_numbered_by_size(real_root: Path) -> None:
+def test_the_clusters_of_the_package_are_numbered_by_size(real_root):
     stored = read_stored(locate_file(real_root))
     clusters = read_clusters(stored)
     assert clusters.shape == (15_847,)
@@ -122,7 +120,7 @@ def test_the_clusters_of_the_package_are_numbered_by_size(real_root: Path) -> No
     assert [int(counts[:, pair : pair + 2].sum(1).min()) for pair in (0, 2, 4)] == [25, 13, 3]
 
 
-def table(split: Split) -> np.ndarray:
+def table(split):
     """Samples by class and attribute (100, 3)."""
     counts = np.zeros((100, 3), dtype=int)
     for label, group in zip(split.targets.tolist(), split.groups.tolist(), strict=True):
@@ -130,12 +128,12 @@ def table(split: Split) -> np.ndarray:
     return counts
 
 
-def build(protocol: str, root: Path, seed: int = 0) -> Task:
+def build(protocol, root, seed=0):
     return create_task(f"tiny_imagenet_{protocol}", root, seed)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_train_glt_falls_from_300_to_5_with_attributes_7_to_2_to_1(real_root: Path, seed: int) -> None:
+def test_train_glt_falls_from_300_to_5_with_attributes_7_to_2_to_1(real_root, seed):
     task = build("glt", real_root, seed)
     falling = sorted(task.class_counts.tolist(), reverse=True)
     assert (falling[0], falling[-1]) == (300, 5)
@@ -144,16 +142,14 @@ def test_train_glt_falls_from_300_to_5_with_attributes_7_to_2_to_1(real_root: Pa
         assert tuple(row) == shares(sum(row))
 
 
-def test_test_gbl_has_equally_many_of_each_attribute_and_every_class(real_root: Path) -> None:
+def test_test_gbl_has_equally_many_of_each_attribute_and_every_class(real_root):
     counts = table(build("glt", real_root).test)
     assert (counts == counts[:, :1]).all()
     assert np.bincount(counts[:, 0]).tolist() == [0, 2, 1, 4, 93]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_balanced_parts_have_equally_many_of_each_class_and_no_image_is_in_two_splits(
-    real_root: Path, seed: int
-) -> None:
+def test_balanced_parts_have_equally_many_of_each_class_and_no_image_is_in_two_splits(real_root, seed):
     tasks = {protocol: build(protocol, real_root, seed) for protocol in ("clt", "glt", "alt")}
     assert (table(tasks["alt"].train) == (7, 2, 1)).all()
     assert (table(tasks["clt"].test) == (14, 4, 2)).all()
@@ -164,7 +160,7 @@ def test_balanced_parts_have_equally_many_of_each_class_and_no_image_is_in_two_s
         assert (task.num_groups, task.default_model, task.input_shape) == (3, "resnet14", (3, 32, 32))
 
 
-def test_protocols_share_what_the_benchmark_shares(real_root: Path) -> None:
+def test_protocols_share_what_the_benchmark_shares(real_root):
     clt, glt, alt = (build(protocol, real_root) for protocol in ("clt", "glt", "alt"))
     assert torch.equal(clt.train.rows, glt.train.rows)
     assert torch.equal(glt.test.rows, alt.test.rows)
@@ -172,7 +168,7 @@ def test_protocols_share_what_the_benchmark_shares(real_root: Path) -> None:
     assert len({clt.data_hash, glt.data_hash, alt.data_hash}) == 3
 
 
-def test_metadata_have_at_most_two_of_a_cluster_and_some_of_every_class(real_root: Path) -> None:
+def test_metadata_have_at_most_two_of_a_cluster_and_some_of_every_class(real_root):
     task = build("glt", real_root)
     counts = table(task.metadata)
     assert counts.max() == 4

@@ -1,6 +1,5 @@
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from icda.data.datasets.waterbirds import CLASSES, GROUPS, MEAN, STD
 from icda.data.registry import DatasetNotFoundError
 
 
-def write_features(path: Path, **changes: np.ndarray | None) -> None:
+def write_features(path, **changes):
     arrays = {
         "feats": np.arange(24, dtype=np.float16).reshape(8, 3),
         "y": np.array([0, 0, 1, 1] * 2, dtype=np.uint8),
@@ -23,7 +22,7 @@ def write_features(path: Path, **changes: np.ndarray | None) -> None:
 
 
 @pytest.mark.parametrize("name", ["waterbirds", "waterbirds_64px"])
-def test_the_official_split_and_its_groups(name: str, real_data: Path) -> None:
+def test_the_official_split_and_its_groups(name, real_data):
     task = create_task(name, root=real_data)
     sizes = [torch.bincount(split.groups).tolist() for split in (task.train, task.validation, task.test)]
     assert sizes == [[3498, 184, 56, 1057], [467, 466, 133, 133], [2255, 2255, 642, 642]]
@@ -35,7 +34,7 @@ def test_the_official_split_and_its_groups(name: str, real_data: Path) -> None:
     assert torch.equal(batch.groups // 2, batch.targets)
 
 
-def test_both_forms_show_the_same_birds_in_the_same_order(real_data: Path) -> None:
+def test_both_forms_show_the_same_birds_in_the_same_order(real_data):
     features, images = (create_task(name, root=real_data) for name in ("waterbirds", "waterbirds_64px"))
     for split, other in zip(features.splits().values(), images.splits().values(), strict=True):
         assert torch.equal(split.rows, other.rows)
@@ -43,14 +42,14 @@ def test_both_forms_show_the_same_birds_in_the_same_order(real_data: Path) -> No
         assert torch.equal(split.groups, other.groups)
 
 
-def test_mean_and_std_are_those_of_the_training_images(real_data: Path) -> None:
+def test_mean_and_std_are_those_of_the_training_images(real_data):
     train = create_task("waterbirds_64px", root=real_data).train
     pixels = train.source.images[train.rows[::7]].float() / 255
     assert pixels.mean((0, 1, 2)).tolist() == pytest.approx(MEAN, abs=0.01)
     assert pixels.std((0, 1, 2)).tolist() == pytest.approx(STD, abs=0.01)
 
 
-def test_the_seed_decides_nothing(tmp_path: Path) -> None:
+def test_the_seed_decides_nothing(tmp_path):
     write_features(tmp_path / "waterbirds_resnet50.npz")
     first, other = (create_task("waterbirds", tmp_path, seed) for seed in (0, 1))
     assert first.data_hash == other.data_hash
@@ -59,13 +58,13 @@ def test_the_seed_decides_nothing(tmp_path: Path) -> None:
     assert first.default_model == "linear"
 
 
-def test_a_file_without_its_labels_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_its_labels_is_refused(tmp_path):
     write_features(tmp_path / "waterbirds_resnet50.npz", y=None, split=None)
     with pytest.raises(ValueError, match="lacks y, split: it holds feats, place"):
         create_task("waterbirds", root=tmp_path)
 
 
-def test_a_blob_is_decoded_to_the_images_it_was_made_of_and_a_broken_one_is_numbered(encode_images: Any) -> None:
+def test_a_blob_is_decoded_to_the_images_it_was_made_of_and_a_broken_one_is_numbered(encode_images):
     images = np.random.default_rng(0).integers(0, 256, (5, 6, 4, 3), dtype=np.uint8)
     blob, offsets = encode_images(images).values()
     assert np.array_equal(decode_blob(blob, offsets).numpy(), images)
@@ -80,7 +79,7 @@ BIRDS = [(y, place, split) for split in (0, 0, 1, 2) for y in (0, 1) for place i
 
 
 @pytest.fixture
-def write_birds(tmp_path: Path, write_image: Any) -> Any:
+def write_birds(tmp_path, write_image):
     """Sixteen 8 x 8 JPEGs in folders by species, with metadata.csv as it is published."""
 
     def write(layout: str = "waterbirds_v1.0", birds: list[tuple] = BIRDS) -> Path:
@@ -102,7 +101,7 @@ def write_birds(tmp_path: Path, write_image: Any) -> Any:
 @pytest.mark.parametrize(
     "layout", ["waterbirds_v1.0", "waterbird_complete95_forest2water2", "cub/data/waterbird_complete95_forest2water2"]
 )
-def test_every_layout_gives_the_official_split_and_its_groups(layout: str, write_birds: Any, tmp_path: Path) -> None:
+def test_every_layout_gives_the_official_split_and_its_groups(layout, write_birds, tmp_path):
     write_birds(layout)
     task = create_task("waterbirds_images", root=tmp_path)
     for number, split in enumerate((task.train, task.validation, task.test)):
@@ -116,14 +115,14 @@ def test_every_layout_gives_the_official_split_and_its_groups(layout: str, write
     assert "research use only" in task.description
 
 
-def test_an_image_that_is_missing_is_named(write_birds: Any, tmp_path: Path) -> None:
+def test_an_image_that_is_missing_is_named(write_birds, tmp_path):
     folder = write_birds()
     (folder / "002.Species_1" / "Bird_0003.jpg").unlink()
     with pytest.raises(DatasetNotFoundError, match=r"1 of 16 images, the first 002.Species_1/Bird_0003.jpg, missing"):
         create_task("waterbirds_images", root=tmp_path)
 
 
-def test_a_value_that_cannot_be_is_refused(write_birds: Any, tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_is_refused(write_birds, tmp_path):
     write_birds(birds=[*BIRDS, (0, 0, 3)])
     with pytest.raises(ValueError, match="split holds '3', expected 0, 1, 2"):
         create_task("waterbirds_images", root=tmp_path)

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ ARRAYS = {
 VALUES = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
-def test_blocks_written_one_by_one_are_read_as_one_array(tmp_path: Path) -> None:
+def test_blocks_written_one_by_one_are_read_as_one_array(tmp_path):
     path = tmp_path / "deep" / "f.npz"
     write_arrays(path, ARRAYS, [VALUES[:2], VALUES[2:]], (3, 2))
     with np.load(path, allow_pickle=False) as file:
@@ -31,7 +29,7 @@ def test_blocks_written_one_by_one_are_read_as_one_array(tmp_path: Path) -> None
     assert features.split is None
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "f.npz"
     write_arrays(path, ARRAYS, [VALUES], (3, 2))
     before = path.read_bytes()
@@ -46,7 +44,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["f.npz"]
 
 
-def test_files_that_are_none_of_ours_are_named(tmp_path: Path) -> None:
+def test_files_that_are_none_of_ours_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not there: `icda embed DATA --out"):
         load_features(tmp_path / "f.npz")
     np.savez(tmp_path / "other.npz", features=VALUES)
@@ -68,7 +66,7 @@ def test_files_that_are_none_of_ours_are_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def features_file(tmp_path: Path) -> Path:
+def features_file(tmp_path):
     values = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
     arrays = {
         "id": np.array([f"picture {i}.png" for i in range(30)]),
@@ -81,7 +79,7 @@ def features_file(tmp_path: Path) -> Path:
     return tmp_path / "features.npz"
 
 
-def test_mapped_features_are_those_that_load_features_reads(features_file: Path) -> None:
+def test_mapped_features_are_those_that_load_features_reads(features_file):
     mapped, loaded = map_features(features_file), load_features(features_file)
     assert isinstance(mapped.features, np.memmap)
     np.testing.assert_array_equal(mapped.features, loaded.features)
@@ -89,7 +87,7 @@ def test_mapped_features_are_those_that_load_features_reads(features_file: Path)
     assert (mapped.encoder, mapped.group) == ("tiny", None)
 
 
-def test_compressed_features_cannot_be_mapped(tmp_path: Path) -> None:
+def test_compressed_features_cannot_be_mapped(tmp_path):
     plain = {"id": np.arange(2), "skipped": np.arange(0), "encoder": np.array("x"), "encoder_version": np.array("1")}
     np.savez_compressed(tmp_path / "small.npz", features=np.zeros((2, 2)), **plain)
     with pytest.raises(ValueError, match="compressed and cannot be mapped: use load_features"):

@@ -38,7 +38,7 @@ class Means:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, write_image: Any) -> Path:
+def folder(tmp_path, write_image):
     root = tmp_path / "photos"
     for k in range(40):
         write_image(root / ("cat" if k % 2 else "dog") / f"{k:02d}.png", (5 + k, 9))
@@ -46,14 +46,14 @@ def folder(tmp_path: Path, write_image: Any) -> Path:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     path = tmp_path / "texts.csv"
     rows = [f"{'xyz'[k % 3] * (97 * k % 41)},{k % 3 + 9},{'ab'[k % 2]},{k % 3}" for k in range(100)]
     path.write_text("text,label,group,split\n" + "\n".join(rows) + "\n")
     return path
 
 
-def test_every_row_belongs_to_its_image(folder: Path, tmp_path: Path) -> None:
+def test_every_row_belongs_to_its_image(folder, tmp_path):
     result = embed(read_samples(folder), Means(), tmp_path / "f.npz", batch_size=3)
     assert len(result) == 40
     for features, name, label in zip(result.features, result.id, result.y, strict=True):
@@ -64,13 +64,13 @@ def test_every_row_belongs_to_its_image(folder: Path, tmp_path: Path) -> None:
     assert not part_folder(tmp_path / "f.npz").exists()
 
 
-def test_texts_sorted_for_speed_come_back_in_their_order(table: Path, tmp_path: Path) -> None:
+def test_texts_sorted_for_speed_come_back_in_their_order(table, tmp_path):
     result = embed(read_samples(table), Means("text"), tmp_path / "f.npz", batch_size=4)
     assert result.id.tolist() == list(range(100))
     assert result.features[:, 0].tolist() == [97 * k % 41 for k in range(100)]
 
 
-def test_names_and_numbers_of_classes_and_groups_agree(table: Path, tmp_path: Path) -> None:
+def test_names_and_numbers_of_classes_and_groups_agree(table, tmp_path):
     embed(read_samples(table), Means("text"), tmp_path / "f.npz")
     with np.load(tmp_path / "f.npz", allow_pickle=False) as file:
         assert file["class_names"].tolist() == ["9", "10", "11"]
@@ -82,7 +82,7 @@ def test_names_and_numbers_of_classes_and_groups_agree(table: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("lifetime", [0, 1, 16, 17, 39])
-def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(lifetime: int, folder: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(lifetime, folder, tmp_path):
     samples = read_samples(folder)
     embed(samples, Means(), tmp_path / "whole.npz", batch_size=1)
     out = tmp_path / "killed.npz"
@@ -99,7 +99,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(lifetime: int, folder: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.npz", "photos", "whole.npz"]
 
 
-def test_a_run_killed_again_and_again_still_ends(folder: Path, tmp_path: Path) -> None:
+def test_a_run_killed_again_and_again_still_ends(folder, tmp_path):
     samples = read_samples(folder)
     for _ in range(2):
         with pytest.raises(Killed):
@@ -108,7 +108,7 @@ def test_a_run_killed_again_and_again_still_ends(folder: Path, tmp_path: Path) -
     assert len(load_features(tmp_path / "f.npz")) == 40
 
 
-def test_an_image_changed_since_the_kill_is_encoded_anew(folder: Path, tmp_path: Path, write_image: Any) -> None:
+def test_an_image_changed_since_the_kill_is_encoded_anew(folder, tmp_path, write_image):
     samples = read_samples(folder)
     with pytest.raises(Killed):
         embed(samples, Means(lifetime=20), tmp_path / "f.npz", batch_size=1)
@@ -117,7 +117,7 @@ def test_an_image_changed_since_the_kill_is_encoded_anew(folder: Path, tmp_path:
     np.testing.assert_allclose(result.features[result.id == "cat/01.png"], [[1, 2, 3]])
 
 
-def test_a_finished_run_is_not_run_again_and_never_overwritten(table: Path, tmp_path: Path) -> None:
+def test_a_finished_run_is_not_run_again_and_never_overwritten(table, tmp_path):
     samples, out = read_samples(table), tmp_path / "f.npz"
     embed(samples, Means("text"), out)
     before = out.read_bytes()
@@ -134,7 +134,7 @@ def test_a_finished_run_is_not_run_again_and_never_overwritten(table: Path, tmp_
     assert out.read_bytes() == before
 
 
-def test_unreadable_images_stop_the_run_by_name_or_are_left_out(folder: Path, tmp_path: Path) -> None:
+def test_unreadable_images_stop_the_run_by_name_or_are_left_out(folder, tmp_path):
     samples, out = read_samples(folder), tmp_path / "f.npz"
     for name in ("cat/01.png", "dog/38.png"):
         (folder / name).write_bytes(b"no image")
@@ -150,7 +150,7 @@ def test_unreadable_images_stop_the_run_by_name_or_are_left_out(folder: Path, tm
     assert out.read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
-def test_a_chunk_with_skipped_images_is_not_taken_by_a_run_that_skips_none(folder: Path, tmp_path: Path) -> None:
+def test_a_chunk_with_skipped_images_is_not_taken_by_a_run_that_skips_none(folder, tmp_path):
     (folder / "cat" / "01.png").write_bytes(b"no image")
     samples = read_samples(folder)
     with pytest.raises(Killed):
@@ -159,7 +159,7 @@ def test_a_chunk_with_skipped_images_is_not_taken_by_a_run_that_skips_none(folde
         embed(samples, Means(), tmp_path / "f.npz", batch_size=1, resume=True)
 
 
-def test_files_that_are_not_there_are_all_named_before_any_work(tmp_path: Path, write_image: Any) -> None:
+def test_files_that_are_not_there_are_all_named_before_any_work(tmp_path, write_image):
     write_image(tmp_path / "here.png")
     rows = ["here.png,a", *(f"gone{k}.png,b" for k in range(12))]
     (tmp_path / "t.csv").write_text("image,label\n" + "\n".join(rows) + "\n")
@@ -171,7 +171,7 @@ def test_files_that_are_not_there_are_all_named_before_any_work(tmp_path: Path, 
     assert (result.id.tolist(), len(result.skipped)) == (["here.png"], 12)
 
 
-def test_a_chunk_of_nothing_but_unreadable_images_does_no_harm(folder: Path, tmp_path: Path) -> None:
+def test_a_chunk_of_nothing_but_unreadable_images_does_no_harm(folder, tmp_path):
     samples = read_samples(folder)
     for path in samples.inputs[:16]:
         Path(path).write_bytes(b"no image")
@@ -182,7 +182,7 @@ def test_a_chunk_of_nothing_but_unreadable_images_does_no_harm(folder: Path, tmp
         embed(samples, Means(), tmp_path / "g.npz", skip_unreadable=True)
 
 
-def test_nan_from_the_encoder_names_the_input(folder: Path, tmp_path: Path) -> None:
+def test_nan_from_the_encoder_names_the_input(folder, tmp_path):
     class Broken(Means):
         def encode(self, inputs: Any) -> Tensor:
             return super().encode(inputs).index_fill(0, torch.tensor([1]), float("nan"))
@@ -191,7 +191,7 @@ def test_nan_from_the_encoder_names_the_input(folder: Path, tmp_path: Path) -> N
         embed(read_samples(folder), Broken(), tmp_path / "f.npz")
 
 
-def test_progress_and_wrong_settings(folder: Path, tmp_path: Path) -> None:
+def test_progress_and_wrong_settings(folder, tmp_path):
     seen: list[tuple[int, int]] = []
     samples = read_samples(folder)
     embed(samples, Means(), tmp_path / "f.npz", batch_size=1, progress=lambda *step: seen.append(step))
@@ -206,11 +206,11 @@ PLAN = EmbeddingPlan("means", "1", None, "cpu", 2)
 CHUNK = Chunk(np.ones((1, 3), dtype=np.float32), np.array([True, False]))
 
 
-def texts(count: int) -> Samples:
+def texts(count):
     return Samples("text", [f"text {k}" for k in range(count)], range(count))
 
 
-def test_a_digest_stands_for_inputs_and_settings() -> None:
+def test_a_digest_stands_for_inputs_and_settings():
     digest = PLAN.chunks(texts(3))[0][1]
     assert PLAN.chunks(texts(3))[0][1] == digest
     assert PLAN.chunks(texts(4))[0][1] != digest
@@ -219,7 +219,7 @@ def test_a_digest_stands_for_inputs_and_settings() -> None:
     assert PLAN.chunks(Samples("text", ["ab", "c"], range(2))) != PLAN.chunks(Samples("text", ["a", "bc"], range(2)))
 
 
-def test_a_chunk_comes_back_only_under_its_own_digest_and_undamaged(tmp_path: Path) -> None:
+def test_a_chunk_comes_back_only_under_its_own_digest_and_undamaged(tmp_path):
     store = ChunkStore(tmp_path / "f.npz", PLAN)
     store.save(0, "digest", CHUNK)
     again = ChunkStore(tmp_path / "f.npz", PLAN).load(0, "digest")
@@ -234,7 +234,7 @@ def test_a_chunk_comes_back_only_under_its_own_digest_and_undamaged(tmp_path: Pa
         list(store.blocks(["digest"]))
 
 
-def test_other_settings_do_not_go_on_with_an_old_run(tmp_path: Path) -> None:
+def test_other_settings_do_not_go_on_with_an_old_run(tmp_path):
     ChunkStore(tmp_path / "f.npz", PLAN)
     with pytest.raises(ValueError, match="was begun with batch_size 2, now 4: give the same settings to --resume"):
         ChunkStore(tmp_path / "f.npz", EmbeddingPlan("means", "1", None, "cpu", 4))

@@ -1,13 +1,10 @@
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from icda.data.embedding import read_samples
 from icda.data.embedding.samples import Columns
 
 
-def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path: Path, write_image: Any) -> None:
+def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path, write_image):
     for name in ("cat/1.png", "cat/0.png", "dog/deep/2.PNG"):
         write_image(tmp_path / name)
     samples = read_samples(tmp_path)
@@ -21,7 +18,7 @@ def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path: Path, wri
     assert samples.inputs[0] == tmp_path / "cat" / "0.png"
 
 
-def test_split_folders_become_splits(tmp_path: Path, write_image: Any) -> None:
+def test_split_folders_become_splits(tmp_path, write_image):
     for name in ("train/cat/0.png", "val/cat/0.png", "test/dog/0.png"):
         write_image(tmp_path / name)
     samples = read_samples(tmp_path)
@@ -33,7 +30,7 @@ def test_split_folders_become_splits(tmp_path: Path, write_image: Any) -> None:
     }
 
 
-def test_a_table_of_texts_keeps_empty_ones_and_counts_rows_from_0(tmp_path: Path) -> None:
+def test_a_table_of_texts_keeps_empty_ones_and_counts_rows_from_0(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("text,label,group,split\nhello,a,g1,train\n,b,g2,test\n")
     samples = read_samples(table)
@@ -41,7 +38,7 @@ def test_a_table_of_texts_keeps_empty_ones_and_counts_rows_from_0(tmp_path: Path
     assert (samples.labels, samples.groups, samples.splits) == (["a", "b"], ["g1", "g2"], ["train", "test"])
 
 
-def test_paths_of_a_table_are_relative_to_it_and_attributes_make_groups(tmp_path: Path) -> None:
+def test_paths_of_a_table_are_relative_to_it_and_attributes_make_groups(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("path,y,attribute\nx/0.png,0,land\nx/1.png,1,water\n")
     samples = read_samples(table)
@@ -49,14 +46,14 @@ def test_paths_of_a_table_are_relative_to_it_and_attributes_make_groups(tmp_path
     assert (samples.ids, samples.groups) == (["x/0.png", "x/1.png"], ["0, land", "1, water"])
 
 
-def test_columns_can_be_named(tmp_path: Path) -> None:
+def test_columns_can_be_named(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("path,review,stars,who,part\n0.png,good,5,a,dev\n")
     samples = read_samples(table, Columns(text="review", labels="stars", groups="who", splits="part"))
     assert (samples.inputs, samples.labels, samples.groups, samples.splits) == (["good"], ["5"], ["a"], ["validation"])
 
 
-def test_without_labels_all_images_and_all_rows_are_taken(tmp_path: Path, write_image: Any) -> None:
+def test_without_labels_all_images_and_all_rows_are_taken(tmp_path, write_image):
     write_image(tmp_path / "new" / "0.png")
     write_image(tmp_path / "new" / "deep" / "1.png")
     samples = read_samples(tmp_path / "new", unlabelled=True)
@@ -66,7 +63,7 @@ def test_without_labels_all_images_and_all_rows_are_taken(tmp_path: Path, write_
     assert (samples.labels, samples.groups) == (None, ["g"])
 
 
-def test_wrong_places_are_named(tmp_path: Path, write_image: Any) -> None:
+def test_wrong_places_are_named(tmp_path, write_image):
     with pytest.raises(FileNotFoundError, match=r"nowhere is not there. Expected: a CSV table, or a folder"):
         read_samples(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="is one image"):
@@ -85,7 +82,7 @@ def test_wrong_places_are_named(tmp_path: Path, write_image: Any) -> None:
         read_samples(tmp_path / "t.csv")
 
 
-def test_the_state_of_an_image_changes_with_its_file(tmp_path: Path, write_image: Any) -> None:
+def test_the_state_of_an_image_changes_with_its_file(tmp_path, write_image):
     path = write_image(tmp_path / "cat" / "0.png")
     samples = read_samples(tmp_path)
     before = samples.state(0)

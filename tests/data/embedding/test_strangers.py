@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,27 +16,27 @@ SECRET = "my private line"
 
 
 @pytest.fixture
-def stranger(tmp_path: Path) -> Path:
+def stranger(tmp_path):
     """A folder beside files of ours."""
     (tmp_path / "private.csv").write_text(f"text,label\n{SECRET},a\n{SECRET},b\n")
     (tmp_path / "theirs").mkdir()
     return tmp_path / "theirs"
 
 
-def pictures(folder: Path, count: int = 3) -> Path:
+def pictures(folder, count=3):
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
     return folder
 
 
-def test_a_noted_table_outside_the_file_s_folder_is_not_shown(stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_noted_table_outside_the_file_s_folder_is_not_shown(stranger, monkeypatch):
     monkeypatch.chdir(stranger.parent)
     known = {"source": "../private.csv", "source_sha256": digest_of(stranger.parent / "private.csv")}
     assert find_inputs(["0", "1"], known, stranger / "s.npz") is None
 
 
-def test_a_table_beside_the_file_is_shown_only_if_it_is_the_one_that_was_embedded(stranger: Path) -> None:
+def test_a_table_beside_the_file_is_shown_only_if_it_is_the_one_that_was_embedded(stranger):
     (stranger.parent / "private.csv").rename(stranger / "private.csv")
     known = {"source": "private.csv", "source_column": "text"}
     assert find_inputs(["0", "1"], known, stranger / "s.npz") is None
@@ -48,9 +47,7 @@ def test_a_table_beside_the_file_is_shown_only_if_it_is_the_one_that_was_embedde
     assert find_inputs(["0", "1"], known, stranger / "s.npz", given=stranger / "private.csv") is not None
 
 
-def test_the_page_of_an_audit_does_not_hold_private_lines(
-    icda: Any, stranger: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_of_an_audit_does_not_hold_private_lines(icda, stranger, monkeypatch):
     monkeypatch.chdir(stranger.parent)
     generator, y = np.random.default_rng(0), np.arange(60) % 2
     X = generator.normal(size=(60, 3)) + y[:, None]
@@ -62,7 +59,7 @@ def test_the_page_of_an_audit_does_not_hold_private_lines(
     assert "--show" in answer.err
 
 
-def test_images_outside_the_file_s_folder_are_not_shown(stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_outside_the_file_s_folder_are_not_shown(stranger, monkeypatch):
     monkeypatch.chdir(stranger.parent)
     pictures(stranger.parent / "private")
     assert find_inputs(["0.png"], {"source": "../private"}, stranger / "s.npz") is None
@@ -71,7 +68,7 @@ def test_images_outside_the_file_s_folder_are_not_shown(stranger: Path, monkeypa
 
 
 @pytest.mark.parametrize("of", ["file", "class folder"])
-def test_links_out_of_a_folder_are_refused_unless_it_is_trusted(stranger: Path, of: str) -> None:
+def test_links_out_of_a_folder_are_refused_unless_it_is_trusted(stranger, of):
     private = pictures(stranger.parent / "private")
     pictures(stranger / "a")
     if of == "file":
@@ -90,7 +87,7 @@ def test_links_out_of_a_folder_are_refused_unless_it_is_trusted(stranger: Path, 
     assert folder_task(stranger, allow_outside=True).num_classes == 2
 
 
-def test_links_inside_a_folder_are_followed(stranger: Path) -> None:
+def test_links_inside_a_folder_are_followed(stranger):
     pictures(stranger / "a")
     pictures(stranger / "b")
     (stranger / "b" / "again.png").symlink_to(Path(os.pardir) / "a" / "0.png")

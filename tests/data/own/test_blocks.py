@@ -1,7 +1,5 @@
 """Blocks of feature files: what can be read is read alike, and what cannot is named before the first pass."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from icda.serving.head_fit import fit_from_blocks
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
+def files(tmp_path):
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, 90)
     paths = tmp_path / "features.npy", tmp_path / "labels.npy"
@@ -22,7 +20,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def test_labels_that_are_python_objects_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_labels_that_are_python_objects_are_refused(files, tmp_path):
     np.save(tmp_path / "objects.npy", np.array(["a", 1], dtype=object))
     with pytest.raises(InputError, match="numbers or texts"):
         find_blocks(files[0], Columns(labels=str(tmp_path / "objects.npy")))
@@ -37,14 +35,14 @@ def test_labels_that_are_python_objects_are_refused(files: tuple[Path, Path], tm
         (np.full((4, 2), "0"), "expected numbers"),
     ],
 )
-def test_features_that_are_no_numbers_are_refused(features: np.ndarray, said: str, tmp_path: Path) -> None:
+def test_features_that_are_no_numbers_are_refused(features, said, tmp_path):
     np.save(tmp_path / "x.npy", features)
     np.save(tmp_path / "y.npy", np.zeros(len(features)))
     with pytest.raises(InputError, match=said):
         find_blocks(tmp_path / "x.npy", Columns(labels=str(tmp_path / "y.npy")))
 
 
-def test_an_npz_of_others_and_other_arrays_are_refused(tmp_path: Path) -> None:
+def test_an_npz_of_others_and_other_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "own.npz", features=np.eye(4), y=np.arange(4), kind=np.arange(4))
     with pytest.raises(InputError, match="not written by `icda embed`"):
         find_blocks(tmp_path / "own.npz", Columns())
@@ -52,7 +50,7 @@ def test_an_npz_of_others_and_other_arrays_are_refused(tmp_path: Path) -> None:
         find_blocks(tmp_path / "own.npz", Columns(labels="kind"))
 
 
-def test_labels_that_are_not_known_are_refused_by_their_rows(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_labels_that_are_not_known_are_refused_by_their_rows(files, tmp_path):
     labels = np.arange(len(np.load(files[1]))) % 2.0
     labels[:2] = np.nan
     np.save(tmp_path / "nan.npy", labels)
@@ -60,7 +58,7 @@ def test_labels_that_are_not_known_are_refused_by_their_rows(files: tuple[Path, 
         fit_from_blocks(files[0], Columns(labels=str(tmp_path / "nan.npy")), "la", Here())
 
 
-def test_bytes_in_the_other_order_give_the_same_head(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_bytes_in_the_other_order_give_the_same_head(files, tmp_path):
     features = np.load(files[0])
     np.save(tmp_path / "turned.npy", features.astype(features.dtype.newbyteorder()))
     heads = [
@@ -70,7 +68,7 @@ def test_bytes_in_the_other_order_give_the_same_head(files: tuple[Path, Path], t
     np.testing.assert_array_equal(heads[0].coef, heads[1].coef)
 
 
-def test_parts_without_rows_are_left_out_and_columns_are_taken_by_name(tmp_path: Path) -> None:
+def test_parts_without_rows_are_left_out_and_columns_are_taken_by_name(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = arrow.table({"f0": [0.0, 1.0], "f1": [2.0, 3.0], "label": ["a", "b"]})
     parts = {"a": table.slice(0, 0), "b": table, "c": table.select(["f1", "f0", "label"])}
@@ -83,7 +81,7 @@ def test_parts_without_rows_are_left_out_and_columns_are_taken_by_name(tmp_path:
         find_blocks(tmp_path, Columns(features="f", labels="label"))
 
 
-def test_files_of_other_widths_are_named(tmp_path: Path) -> None:
+def test_files_of_other_widths_are_named(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for width in (2, 3):
         table = arrow.table({"embedding": [[1.0] * width], "label": ["a"]})
@@ -93,7 +91,7 @@ def test_files_of_other_widths_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["split", "other"])
-def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path: Path, column: str) -> None:
+def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path, column):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = {"f0": np.arange(8.0), "label": list("ababbaab"), column: 4 * ["train", "test"]}
     parquet.write_table(arrow.table(table), tmp_path / "rows.parquet")

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +6,7 @@ import pytest
 from icda.data.own.parquet import ParquetTable, spooled
 
 
-def write(path: Path, size: int = 50, **columns: object) -> np.ndarray:
+def write(path, size=50, **columns):
     values = np.random.default_rng(size).normal(size=(size, 4)).astype(np.float32)
     table = {
         "embedding": pa.array(values.tolist(), pa.list_(pa.float32())),
@@ -25,12 +23,12 @@ def write(path: Path, size: int = 50, **columns: object) -> np.ndarray:
     return values
 
 
-def gathered(table: ParquetTable, batch_size: int = 8) -> np.ndarray:
+def gathered(table, batch_size=8):
     return np.concatenate([batch.features for batch in table.batches(batch_size)])
 
 
 @pytest.mark.parametrize("features", ["embedding", "fixed", "half", "f", ["f0", "f1", "f2", "f3"]])
-def test_features_come_as_lists_or_columns(features: object, tmp_path: Path) -> None:
+def test_features_come_as_lists_or_columns(features, tmp_path):
     values = write(tmp_path / "a.parquet")
     if features == "f":  # would be "fixed" too
         pq.write_table(pq.read_table(tmp_path / "a.parquet").drop_columns(["fixed"]), tmp_path / "a.parquet")
@@ -39,7 +37,7 @@ def test_features_come_as_lists_or_columns(features: object, tmp_path: Path) -> 
     np.testing.assert_array_equal(gathered(table), values.astype(np.float16) if features == "half" else values)
 
 
-def test_a_folder_is_read_file_by_file_and_targets_stay_with_their_rows(tmp_path: Path) -> None:
+def test_a_folder_is_read_file_by_file_and_targets_stay_with_their_rows(tmp_path):
     parts = [
         write(tmp_path / f"{name}.parquet", size, number=np.full(size, size)) for name, size in (("a", 30), ("b", 45))
     ]
@@ -54,7 +52,7 @@ def test_a_folder_is_read_file_by_file_and_targets_stay_with_their_rows(tmp_path
 
 
 @pytest.mark.parametrize("in_memory", [0, 2**20])
-def test_spooled_features_are_those_of_the_file_and_the_copy_is_gone_afterwards(in_memory: int, tmp_path: Path) -> None:
+def test_spooled_features_are_those_of_the_file_and_the_copy_is_gone_afterwards(in_memory, tmp_path):
     values = write(tmp_path / "a.parquet")
     folder = tmp_path / "spool"
     folder.mkdir()
@@ -70,7 +68,7 @@ def test_spooled_features_are_those_of_the_file_and_the_copy_is_gone_afterwards(
     assert list(folder.iterdir()) == []
 
 
-def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_found_before_reading(tmp_path, monkeypatch):
     write(tmp_path / "a.parquet")
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     table = ParquetTable(tmp_path / "a.parquet", "embedding", "label")
@@ -92,7 +90,7 @@ def test_a_full_disk_is_found_before_reading(tmp_path: Path, monkeypatch: pytest
         (("embedding", "long"), "column 'long' holds a text of 5000 characters"),  # before it fills the memory
     ],
 )
-def test_columns_that_do_not_fit_are_named(arguments: tuple, message: str, tmp_path: Path) -> None:
+def test_columns_that_do_not_fit_are_named(arguments, message, tmp_path):
     lists = [[1.0] * 4] * 50
     write(
         tmp_path / "a.parquet",
@@ -107,14 +105,14 @@ def test_columns_that_do_not_fit_are_named(arguments: tuple, message: str, tmp_p
         ParquetTable(tmp_path / "none.parquet", *arguments)
 
 
-def test_empty_cells_among_features_become_nan(tmp_path: Path) -> None:
+def test_empty_cells_among_features_become_nan(tmp_path):
     write(tmp_path / "a.parquet", g0=[None] + [1.0] * 49, g1=[1] * 50)
     found = gathered(ParquetTable(tmp_path / "a.parquet", "g", "label"))
     assert np.isnan(found[0, 0])
     assert np.isfinite(found[1:]).all()
 
 
-def test_a_label_whose_name_begins_like_the_features_is_no_feature(tmp_path: Path) -> None:
+def test_a_label_whose_name_begins_like_the_features_is_no_feature(tmp_path):
     values = np.arange(8.0).reshape(4, 2)
     columns = {
         "f0": values[:, 0],

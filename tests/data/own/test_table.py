@@ -10,13 +10,13 @@ from icda.data.own.table import read_table
 from icda.data.tokens import hash_tokens
 
 
-def _csv(folder: Path, *lines: str, name: str = "table.csv") -> Path:
+def _csv(folder, *lines, name="table.csv"):
     path = folder / name
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
-def _texts(folder: Path, header: str = "text,label", row: str = "{kind} film {k},{kind}", each: int = 10) -> Path:
+def _texts(folder, header="text,label", row="{kind} film {k},{kind}", each=10):
     lines = [
         row.format(kind=kind, k=k, place=("land", "water")[k % 2]) for kind in ("bad", "good") for k in range(each)
     ]

@@ -1,6 +1,3 @@
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
@@ -10,18 +7,18 @@ from icda.data.images import UnreadableImageError
 from icda.data.own.table import natural_order
 from icda.data.own.tasks import own_task
 from icda.data.sources import FeatureArray
-from icda.data.task import Split, Task
+from icda.data.task import Split
 
 COLOURS = {"cat": (200, 0, 0), "dog": (0, 0, 200)}
 
 
-def _fill(folder: Path, write: Any, each: int) -> None:
+def _fill(folder, write, each):
     for name, colour in COLOURS.items():
         for k in range(each):
             write(folder / name / f"{k}.png", (10 + k, 12), colour)
 
 
-def test_train_val_and_test_folders_become_splits(tmp_path: Path, write_image: Any) -> None:
+def test_train_val_and_test_folders_become_splits(tmp_path, write_image):
     for split, each in (("train", 4), ("val", 2), ("test", 3), ("metadata", 1)):
         _fill(tmp_path / split, write_image, each)
     task = folder_task(tmp_path, image_size=16)
@@ -35,7 +32,7 @@ def test_train_val_and_test_folders_become_splits(tmp_path: Path, write_image: A
     assert task.name == tmp_path.name
 
 
-def test_pictures_keep_the_label_of_their_folder(tmp_path: Path, write_image: Any) -> None:
+def test_pictures_keep_the_label_of_their_folder(tmp_path, write_image):
     _fill(tmp_path, write_image, 10)
     task = folder_task(tmp_path, image_size=16)
     for batch in BatchLoader(task.train, 4, seed=0, shuffle=True, augment=True).epoch(0):
@@ -43,7 +40,7 @@ def test_pictures_keep_the_label_of_their_folder(tmp_path: Path, write_image: An
         assert torch.equal(redder.long(), 1 - batch.targets)
 
 
-def test_class_folders_alone_are_split_and_the_description_says_so(tmp_path: Path, write_image: Any) -> None:
+def test_class_folders_alone_are_split_and_the_description_says_so(tmp_path, write_image):
     _fill(tmp_path, write_image, 10)
     task = folder_task(tmp_path, seed=4)
     assert {name: len(split) for name, split in task.splits().items()} == {"train": 14, "validation": 2, "test": 4}
@@ -52,7 +49,7 @@ def test_class_folders_alone_are_split_and_the_description_says_so(tmp_path: Pat
     assert folder_task(tmp_path, seed=5).data_hash != task.data_hash
 
 
-def test_other_files_and_hidden_ones_are_passed_over(tmp_path: Path, write_image: Any) -> None:
+def test_other_files_and_hidden_ones_are_passed_over(tmp_path, write_image):
     _fill(tmp_path, write_image, 5)
     (tmp_path / "cat" / "notes.txt").write_text("no picture")
     (tmp_path / "cat" / "._0.png").write_bytes(b"left by a Mac")
@@ -67,19 +64,19 @@ def test_other_files_and_hidden_ones_are_passed_over(tmp_path: Path, write_image
     ("folders", "message"),
     [(["train", "tset"], "tset stands beside train but is no split"), (["test"], "no train folder")],
 )
-def test_splits_that_cannot_be_are_refused(folders: list[str], message: str, tmp_path: Path, write_image: Any) -> None:
+def test_splits_that_cannot_be_are_refused(folders, message, tmp_path, write_image):
     for name in folders:
         _fill(tmp_path / name, write_image, 3)
     with pytest.raises(ValueError, match=message):
         folder_task(tmp_path)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Expected: <folder>/train/<class>"):
         folder_task(tmp_path / "nowhere")
 
 
-def test_unreadable_images_are_all_named_or_left_out(tmp_path: Path, write_image: Any) -> None:
+def test_unreadable_images_are_all_named_or_left_out(tmp_path, write_image):
     _fill(tmp_path, write_image, 10)
     for name in ("cat/3.png", "dog/7.png"):
         (tmp_path / name).write_bytes(b"broken")
@@ -95,23 +92,23 @@ def test_unreadable_images_are_all_named_or_left_out(tmp_path: Path, write_image
     task.train.batch(torch.arange(len(task.train)))
 
 
-def _task(labels: list[str], splits: list[str], groups: list[str] | None = None, seed: int = 0) -> Task:
+def _task(labels, splits, groups=None, seed=0):
     rows = range(len(labels))
     samples = Samples("features", rows, rows, labels, groups, splits)
     return own_task("mine", FeatureArray(torch.zeros(len(labels), 2)), samples, seed, input_shape=(2,), model="linear")
 
 
-def _sizes(task: Task) -> dict[str, int]:
+def _sizes(task):
     return {name: len(split) for name, split in task.splits().items()}
 
 
-def test_splits_that_were_given_stay_as_they_are() -> None:
+def test_splits_that_were_given_stay_as_they_are():
     task = _task(["a", "b"] * 4, ["train", "train", "validation", "validation", "test", "test", "metadata", "metadata"])
     assert [split.rows.tolist() for split in task.splits().values()] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert "All splits as given" in task.description
 
 
-def test_without_splits_70_10_20_percent_are_cut_from_every_class() -> None:
+def test_without_splits_70_10_20_percent_are_cut_from_every_class():
     task = _task(["a"] * 100 + ["b"] * 50, ["train"] * 150)
     assert _sizes(task) == {"train": 105, "validation": 15, "test": 30}
     assert task.class_counts.tolist() == [70, 35]
@@ -121,7 +118,7 @@ def test_without_splits_70_10_20_percent_are_cut_from_every_class() -> None:
     assert rows.sort().values.tolist() == list(range(150))
 
 
-def test_a_missing_split_is_cut_from_train_and_the_others_stay() -> None:
+def test_a_missing_split_is_cut_from_train_and_the_others_stay():
     task = _task(["a", "b"] * 50, ["train"] * 80 + ["test"] * 20)
     assert _sizes(task) == {"train": 72, "validation": 8, "test": 20}
     assert task.test.rows.tolist() == list(range(80, 100))
@@ -129,14 +126,14 @@ def test_a_missing_split_is_cut_from_train_and_the_others_stay() -> None:
     assert again.data_hash == task.data_hash != other.data_hash
 
 
-def test_rare_groups_get_their_share_of_the_test_split() -> None:
+def test_rare_groups_get_their_share_of_the_test_split():
     groups = ["common"] * 90 + ["rare"] * 10
     task = _task(["a", "b"] * 50, ["train"] * 100, groups)
     assert task.group_names == ("common", "rare")
     assert torch.bincount(task.test.groups).tolist() == [18, 2]
 
 
-def test_numbers_are_ordered_as_numbers() -> None:
+def test_numbers_are_ordered_as_numbers():
     assert natural_order(["2", "10", "1"]) == ("1", "2", "10")
     assert natural_order(["b", "10", "a"]) == ("10", "a", "b")
 
@@ -150,6 +147,6 @@ def test_numbers_are_ordered_as_numbers() -> None:
         (["a", "b"], ["train", "train"], "too few samples"),
     ],
 )
-def test_data_that_cannot_make_a_task_are_refused(labels: list[str], splits: list[str], message: str) -> None:
+def test_data_that_cannot_make_a_task_are_refused(labels, splits, message):
     with pytest.raises(ValueError, match=message):
         _task(labels, splits)

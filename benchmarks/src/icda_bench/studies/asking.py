@@ -40,12 +40,7 @@ class Person(NamedTuple):
     merged: bool = False  # two values of the attribute are taken for one
 
 
-PEOPLE = {
-    "right": Person(),
-    "wrong": Person(wrong=0.1),
-    "skips": Person(skipped=0.2),
-    "half": Person(merged=True),
-}
+PEOPLE = {"right": Person(), "wrong": Person(wrong=0.1), "skips": Person(skipped=0.2), "half": Person(merged=True)}
 WAYS = ("ours", "random", "groups")  # ours; our spread of random answers; random answers, a plain reader, group weights
 
 

@@ -13,7 +13,7 @@ from icda_bench.studies.embeddings.sets import BiasedSet
 from icda_bench.studies.features import FeaturePart
 
 
-def biased_part(size: int, agreement: float, seed: int) -> FeaturePart:
+def biased_part(size, agreement, seed):
     generator = np.random.default_rng(seed)
     targets = np.arange(size) % 2
     attribute = np.where(generator.random(size) < agreement, targets, 1 - targets)
@@ -23,27 +23,27 @@ def biased_part(size: int, agreement: float, seed: int) -> FeaturePart:
     return FeaturePart(features, targets, {"place": attribute})
 
 
-def small_set(root: Path, seed: int, cache: Path) -> BiasedSet:
+def small_set(root, seed, cache):
     train, validation, test = biased_part(600, 0.95, 0), biased_part(200, 0.5, 1), biased_part(1000, 0.5, 2)
     return BiasedSet("small", train, validation, test, validation, (0.01, 0.1))
 
 
 @pytest.fixture(autouse=True)
-def only_the_small_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_the_small_set(monkeypatch):
     monkeypatch.setitem(sets.SETS, "small", small_set)
 
 
-def worst(method: str) -> float:
+def worst(method):
     return run_cells("small", 0, [method], Path(), Path())[0].worst_group_accuracy
 
 
-def test_guessed_groups_come_close_to_true_ones() -> None:
+def test_guessed_groups_come_close_to_true_ones():
     plain, guessed, true = worst("ce"), worst("ce_contrast"), worst("ce_groups")
     assert guessed > plain + 0.05
     assert guessed > true - 0.05
 
 
-def test_guesses_of_the_bench_are_those_of_the_estimator() -> None:
+def test_guesses_of_the_bench_are_those_of_the_estimator():
     from icda import ICDAClassifier
 
     bench = Bench(small_set(Path(), 0, Path()), seed=3)
@@ -54,7 +54,7 @@ def test_guesses_of_the_bench_are_those_of_the_estimator() -> None:
     np.testing.assert_allclose(found.coef_, own.coef_, atol=1e-5)
 
 
-def test_rows_that_are_told_nothing_never_read_attributes() -> None:
+def test_rows_that_are_told_nothing_never_read_attributes():
     class Forbidden(dict):
         def __getitem__(self, key: str) -> np.ndarray:
             raise AssertionError(f"read attribute {key}")
@@ -66,14 +66,14 @@ def test_rows_that_are_told_nothing_never_read_attributes() -> None:
         bench.fit(row, None)
 
 
-def test_every_row_gives_a_cell() -> None:
+def test_every_row_gives_a_cell():
     cells = run_cells("small", 0, [row.name for row in ROWS], Path(), Path())
     expected = [(row.name, rule) for row in ROWS for rule in RULES[row.knows]]
     assert [(cell.method, cell.selection) for cell in cells] == expected
     assert all(0 < cell.worst_group_accuracy <= cell.accuracy <= 1 for cell in cells)
 
 
-def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch):
     data = small_set(Path(), 0, Path())
     validation = data.validation
     zeros, ones = (np.flatnonzero(validation.targets == label) for label in (0, 1))
@@ -101,9 +101,7 @@ def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch: p
     assert chosen[BY_CLASS].scores[BY_CLASS] == pytest.approx(0.7)
 
 
-def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "process_pool", ThreadPoolExecutor)  # another process would not know the small set
     path = tmp_path / "a.csv"
     earlier = replace(run_cells("small", 0, ["ce"], Path(), Path())[0], accuracy=0.123, commit="earlier")

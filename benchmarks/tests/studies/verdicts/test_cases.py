@@ -1,7 +1,6 @@
 """Planted cases: what was asked for is there, and nothing else."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,14 +15,14 @@ from icda_bench.studies.verdicts.run import ALL, evidence_rows, run_rows
 
 
 @pytest.fixture(scope="module")
-def pool() -> Pool:
+def pool():
     generator = np.random.default_rng(0)
     targets = np.repeat([0, 1, 2, 3], 500)
     features = generator.normal(size=(2000, 12)).astype(np.float32) + 2 * np.eye(12, dtype=np.float32)[targets]
     return Pool("made", features, targets, {"place": generator.integers(0, 2, 2000)}, painted=features + 100)
 
 
-def test_a_clean_case_has_right_labels_and_disjoint_parts(pool: Pool) -> None:
+def test_a_clean_case_has_right_labels_and_disjoint_parts(pool):
     case = plant(pool, Plan("made", 800))
     assert (case.targets == case.clean_targets).all()
     rows = {row.tobytes() for row in case.features}
@@ -33,7 +32,7 @@ def test_a_clean_case_has_right_labels_and_disjoint_parts(pool: Pool) -> None:
 
 @pytest.mark.parametrize("attribute", ["direction", "place", "painted"])
 @pytest.mark.parametrize("minority", [0.05, 0.1])
-def test_the_minority_has_the_share_that_was_asked_for(pool: Pool, attribute: str, minority: float) -> None:
+def test_the_minority_has_the_share_that_was_asked_for(pool, attribute, minority):
     case = plant(pool, Plan("made", 500, classes=2, attribute=attribute, minority=minority))
     assert ((case.features[:, 0] > 50) == ((case.attributes == 1) & (attribute == "painted"))).all()
     against = case.attributes != case.targets % 2
@@ -42,7 +41,7 @@ def test_the_minority_has_the_share_that_was_asked_for(pool: Pool, attribute: st
     assert (test_attributes != case.test_targets % 2).mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_a_planted_direction_moves_each_value_by_one_vector(pool: Pool) -> None:
+def test_a_planted_direction_moves_each_value_by_one_vector(pool):
     plan = Plan("made", 500, classes=2, attribute="direction", minority=0.1, strength=6.0)
     moved, plain = plant(pool, plan), plant(replace(pool, features=np.zeros_like(pool.features)), plan)
     assert np.ptp(plain.features, axis=0).max() == 0  # constant features have no deviation to scale by
@@ -52,7 +51,7 @@ def test_a_planted_direction_moves_each_value_by_one_vector(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.4])
-def test_as_many_labels_are_flipped_as_asked_and_all_to_another_class(rate: float) -> None:
+def test_as_many_labels_are_flipped_as_asked_and_all_to_another_class(rate):
     clean = np.arange(1000) % 5
     for flips in ("symmetric", "next"):
         noisy = flipped(clean, rate, flips, np.random.default_rng(0))
@@ -60,20 +59,20 @@ def test_as_many_labels_are_flipped_as_asked_and_all_to_another_class(rate: floa
     assert set((noisy - clean)[noisy != clean] % 5) == {1}
 
 
-def test_tails_fall_by_one_factor(pool: Pool) -> None:
+def test_tails_fall_by_one_factor(pool):
     case = plant(pool, Plan("made", 2000, tail=10.0))
     counts = np.bincount(case.targets)
     assert counts.max() / counts.min() == pytest.approx(10, rel=0.1)
     assert tail_counts(100, 100, 1).tolist() == [100]
 
 
-def test_classes_can_be_drawn_or_merged(pool: Pool) -> None:
+def test_classes_can_be_drawn_or_merged(pool):
     assert len(np.unique(plant(pool, Plan("made", 300, classes=3)).targets)) == 3
     merged = plant(pool, Plan("made", 900, classes=2, merged=True))
     assert np.bincount(merged.targets).min() > 300
 
 
-def test_the_same_plan_gives_the_same_case_and_another_seed_another(pool: Pool) -> None:
+def test_the_same_plan_gives_the_same_case_and_another_seed_another(pool):
     plan = Plan("made", 300, attribute="direction", minority=0.1, noise=0.1, seed=3)
     first, second, third = plant(pool, plan), plant(pool, plan), plant(pool, replace(plan, seed=4))
     assert (first.features == second.features).all()
@@ -82,7 +81,7 @@ def test_the_same_plan_gives_the_same_case_and_another_seed_another(pool: Pool) 
 
 
 @pytest.mark.parametrize("name", ["digits", "waterbirds", "adult", "gaussian0"])
-def test_every_pool_has_every_kind_and_pair(name: str) -> None:
+def test_every_pool_has_every_kind_and_pair(name):
     plans = plans_of(name)
     kinds = {"clean", "shortcut", "noise", "tail", "shortcut+noise", "shortcut+tail", "noise+tail"}
     assert {plan.kind for plan in plans[:7]} == kinds
@@ -90,13 +89,13 @@ def test_every_pool_has_every_kind_and_pair(name: str) -> None:
     assert name in ALL
 
 
-def test_synthetic_pools_follow_from_their_seed() -> None:
+def test_synthetic_pools_follow_from_their_seed():
     first, second = gaussian_pool(1, 200), gaussian_pool(1, 200)
     assert (first.features == second.features).all()
     assert first.features.shape != gaussian_pool(0, 200).features.shape
 
 
-def test_a_row_of_the_file_gives_the_evidence_back(tmp_path: Path) -> None:
+def test_a_row_of_the_file_gives_the_evidence_back(tmp_path):
     path = tmp_path / "verdicts.csv"
     cases = [plant(load_pool("digits", None, tmp_path), plan) for plan in plans_of("digits")[:3]]
     run_rows(path, cases, evidence_rows)
@@ -110,7 +109,7 @@ def test_a_row_of_the_file_gives_the_evidence_back(tmp_path: Path) -> None:
     assert "| wrong labels | 1 |" in verdict_table(path)
 
 
-def test_all_heads_are_judged_on_the_unbiased_part(pool: Pool, tmp_path: Path) -> None:
+def test_all_heads_are_judged_on_the_unbiased_part(pool, tmp_path):
     case = plant(pool, Plan("made", 600, classes=2, attribute="direction", minority=0.05, strength=8.0))
     row = fit_row(case)
     assert float(row["oracle_worst"]) > float(row["ce_worst"])
@@ -119,24 +118,24 @@ def test_all_heads_are_judged_on_the_unbiased_part(pool: Pool, tmp_path: Path) -
     assert "robust" in regret_table(path)
 
 
-def test_small_groups_are_not_asked_for() -> None:
+def test_small_groups_are_not_asked_for():
     right, targets = np.array([1] * 12 + [0] * 3), np.ones(15, dtype=int)
     assert judge(right, targets, np.array([0] * 12 + [1] * 3)) == (1.0, 1.0)
 
 
-def test_a_frame_is_put_around_pictures() -> None:
+def test_a_frame_is_put_around_pictures():
     marked = framed(np.full((2, 32, 32, 3), 100, dtype=np.uint8))
     assert (marked[:, 0, 0] == [200, 60, 60]).all()
     assert (marked[:, 16, 16] == 80).all()
 
 
-def test_an_unknown_pool_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_pool_is_refused(tmp_path):
     with pytest.raises(ValueError, match="unknown pool 'nothing': known are digits"):
         load_pool("nothing", None, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["digits", "hatecheck", "gaussian0"])
-def test_fresh_plans_are_the_same_again_and_none_of_the_fixed_ones(name: str) -> None:
+def test_fresh_plans_are_the_same_again_and_none_of_the_fixed_ones(name):
     plans = fresh_plans(name, 40)
     assert plans == fresh_plans(name, 40)
     assert plans[:5] == fresh_plans(name, 5)
