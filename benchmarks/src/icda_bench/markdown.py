@@ -57,6 +57,24 @@ def spread(values: Sequence[float], digits: int) -> str:
     return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f} ({len(values)})"
 
 
-def percent(rows: Iterable[Any], name: str) -> str:
-    """The spread of one field of rows, shares shown as per cent."""
-    return spread([100 * float(getattr(row, name)) for row in rows], digits=1)
+def numbers(rows: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+    """One column of rows, without what is empty there.
+
+    >>> numbers([{"a": "0.5"}, {"a": ""}, {"a": 1}], "a")
+    [0.5, 1.0]
+    """
+    return [float(row[name]) for row in rows if row[name] not in ("", None)]
+
+
+def percent(rows: Iterable[Mapping[str, Any]], name: str) -> str:
+    """The spread of one column of rows, shares shown as per cent."""
+    return spread([100 * value for value in numbers(rows, name)], digits=1)
+
+
+def columns(*names: str) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
+    """What to group rows by.
+
+    >>> columns("a", "b")({"a": "x", "b": 1, "c": 2})
+    ('x', '1')
+    """
+    return lambda row: tuple(str(row[name]) for name in names)

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from icda_bench.cost.network_cost import cost_status, load_cost_suite
-from icda_bench.markdown import markdown, spread
-from icda_bench.rows import read_rows, read_table
-from icda_bench.studies.tail_features import TITLES, TailRow
+from icda_bench.markdown import markdown, numbers, spread
+from icda_bench.rows import read_table
+from icda_bench.studies.tail_features import TITLES
 from icda_bench.suites.suite import Suite, cell_config, load_suite
 from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
 from icda_bench.suites.verdict import Status
@@ -105,8 +105,11 @@ def _short(title: str) -> str:
 
 def features_figures(results: Path) -> dict[str, list[float]] | None:
     """The ImageNet-LT figure's stand-in, heads on frozen features of Tiny ImageNet: accuracy by method and seed."""
-    rows = [row for row in read_rows(results / "tail_features.csv", TailRow) if row.set == FEATURES]
-    figures = {method: [100 * row.accuracy for row in rows if row.method == method] for method in ("icda", "la")}
+    rows = [row for row in read_table(results / "tail_features.csv") if row["set"] == FEATURES]
+    figures = {
+        method: [100 * value for value in numbers((row for row in rows if row["method"] == method), "accuracy")]
+        for method in ("icda", "la")
+    }
     return figures if all(figures.values()) else None
 
 

@@ -18,73 +18,66 @@ from typing import Any
 from icda.errors import InputError
 from icda_bench.cost.network_cost import cost_table
 from icda_bench.headline import headline_table
-from icda_bench.ledger import read_ledger
 from icda_bench.ledger_tables import ledger_cost_table, small_tasks_table
-from icda_bench.markdown import columns_table, markdown, spread
+from icda_bench.markdown import columns_table
 from icda_bench.paper_claims import claims_table
-from icda_bench.rows import COLUMNS, read_rows, read_table
+from icda_bench.rows import COLUMNS, read_table
 from icda_bench.studies.asking import person_table, share_table
-from icda_bench.studies.audit import AuditRow, audit_table
+from icda_bench.studies.audit import audit_table
 from icda_bench.studies.embeddings.methods import BY_CLASS
 from icda_bench.studies.embeddings.run import HEADLINE_COLUMNS, HEADLINE_ROWS, embeddings_table
-from icda_bench.studies.finished_runs import MistakesRow, StrengthRow, group_strengths_table, mistakes_table
+from icda_bench.studies.finished_runs import group_strengths_table, mistakes_table
+from icda_bench.studies.meta_learning import separation_table
 from icda_bench.studies.noisy_digits import (
-    BestEpochRow,
-    FewMetadataRow,
-    LongTrainingRow,
-    ShortcutAndNoiseRow,
     best_epoch_table,
     few_metadata_table,
     long_training_table,
     shortcut_and_noise_table,
 )
-from icda_bench.studies.peers.run import PeerRow, peers_table
-from icda_bench.studies.robust_verdicts import RobustRow, robust_verdicts_table
-from icda_bench.studies.selection_rules import RuleRow, selection_table
-from icda_bench.studies.stability import StabilityRow, stability_table
-from icda_bench.studies.tail_features import TailRow, tail_tables
+from icda_bench.studies.peers.run import peers_table
+from icda_bench.studies.robust_verdicts import robust_verdicts_table
+from icda_bench.studies.selection_rules import selection_table
+from icda_bench.studies.stability import stability_table
+from icda_bench.studies.tail_features import tail_tables
 from icda_bench.studies.verdicts.judge import detail_table, left_out_table, regret_table, verdict_table
 from icda_bench.suites.suite import SUITES, load_suite
 from icda_bench.suites.suite_table import overview_table, suite_rows, suite_table
 
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-# Tables of one file's rows: the file, the type of its rows, what makes the table.
-ROW_TABLES: dict[str, tuple[str, type[Any], Callable[[list[Any]], str]]] = {
-    "audit": ("audit", AuditRow, audit_table),
-    "best-epoch": ("best_epoch", BestEpochRow, best_epoch_table),
-    "few-metadata": ("few_metadata", FewMetadataRow, few_metadata_table),
-    "group-strengths": ("group_strengths", StrengthRow, group_strengths_table),
-    "long-training": ("long_training", LongTrainingRow, long_training_table),
-    "mistakes": ("mistakes", MistakesRow, mistakes_table),
-    "robust-verdicts": ("robust_verdicts", RobustRow, robust_verdicts_table),
-    "peers": ("peers", PeerRow, partial(peers_table, figure="worst_group")),
-    "peers-accuracy": ("peers", PeerRow, partial(peers_table, figure="accuracy")),
-    "peers-seconds": ("peers", PeerRow, partial(peers_table, figure="seconds")),
-    "selection": ("selection", RuleRow, selection_table),
-    "shortcut-and-noise": ("shortcut_and_noise", ShortcutAndNoiseRow, shortcut_and_noise_table),
-    "stability": ("stability", StabilityRow, stability_table),
-    "tail-features": ("tail_features", TailRow, tail_tables),
-}
-# Tables of one file that they read themselves.
-FILE_TABLES: dict[str, tuple[str, Callable[[Path], str]]] = {
+# Tables of one file's rows: the file, and what makes the table.
+ROW_TABLES: dict[str, tuple[str, Callable[[list[Any]], str]]] = {
     "asking": ("asking", share_table),
     "asking-harmless": ("asking", person_table),
-    "demo": ("demo", lambda path: small_tasks_table(read_ledger(path))),
-    "meta": ("meta", lambda path: small_tasks_table(read_ledger(path))),
-    "table3": ("table3", lambda path: cost_table(read_table(path))),
+    "audit": ("audit", audit_table),
+    "best-epoch": ("best_epoch", best_epoch_table),
+    "demo": ("demo", small_tasks_table),
     "embeddings": ("embeddings", embeddings_table),
     "embeddings-accuracy": ("embeddings", partial(embeddings_table, figure="accuracy")),
     "embeddings-headline": (
         "embeddings",
         partial(embeddings_table, only=HEADLINE_ROWS, places=HEADLINE_COLUMNS, left_out=BY_CLASS),
     ),
-    "verdicts": ("verdicts", verdict_table),
-    "verdicts-fresh": ("verdicts_fresh", verdict_table),
-    "verdicts-detail": ("verdicts", detail_table),
-    "verdicts-left-out": ("verdicts_left_out", left_out_table),
+    "few-metadata": ("few_metadata", few_metadata_table),
+    "group-strengths": ("group_strengths", group_strengths_table),
+    "long-training": ("long_training", long_training_table),
+    "meta": ("meta", small_tasks_table),
+    "mistakes": ("mistakes", mistakes_table),
+    "peers": ("peers", partial(peers_table, figure="worst_group")),
+    "peers-accuracy": ("peers", partial(peers_table, figure="accuracy")),
+    "peers-seconds": ("peers", partial(peers_table, figure="seconds")),
     "robust": ("robust", regret_table),
-    "separation": ("meta_separation", lambda path: separation_table(read_table(path))),
+    "robust-verdicts": ("robust_verdicts", robust_verdicts_table),
+    "selection": ("selection", selection_table),
+    "separation": ("meta_separation", separation_table),
+    "shortcut-and-noise": ("shortcut_and_noise", shortcut_and_noise_table),
+    "stability": ("stability", stability_table),
+    "table3": ("table3", cost_table),
+    "tail-features": ("tail_features", tail_tables),
+    "verdicts": ("verdicts", verdict_table),
+    "verdicts-detail": ("verdicts", detail_table),
+    "verdicts-fresh": ("verdicts_fresh", verdict_table),
+    "verdicts-left-out": ("verdicts_left_out", left_out_table),
 }
 # What was measured in a suite at one glance: the suite, and how the titles of its columns must end.
 OVERVIEWS = {
@@ -101,7 +94,7 @@ FOLDER_TABLES: dict[str, Callable[[Path], str]] = {
     "headline-home": headline_table,
     "ledger-cost": ledger_cost_table,
 }
-NAMES = (*COLUMNS, *ROW_TABLES, *FILE_TABLES, *SUITES, *OVERVIEWS, *FOLDER_TABLES)
+NAMES = (*COLUMNS, *ROW_TABLES, *SUITES, *OVERVIEWS, *FOLDER_TABLES)
 
 
 def make_table(name: str, results: Path = RESULTS) -> str:
@@ -109,11 +102,8 @@ def make_table(name: str, results: Path = RESULTS) -> str:
     if name in COLUMNS:
         return columns_table(read_table(results / f"{name.replace('-', '_')}.csv"), COLUMNS[name])
     if name in ROW_TABLES:
-        file, kind, row_table = ROW_TABLES[name]
-        return row_table(read_rows(results / f"{file}.csv", kind))
-    if name in FILE_TABLES:
-        file, file_table = FILE_TABLES[name]
-        return file_table(results / f"{file}.csv")
+        file, row_table = ROW_TABLES[name]
+        return row_table(read_table(results / f"{file}.csv"))
     if name in SUITES:
         return suite_table(load_suite(name), suite_rows(name, results))
     if name in OVERVIEWS:
@@ -122,13 +112,6 @@ def make_table(name: str, results: Path = RESULTS) -> str:
     if name in FOLDER_TABLES:
         return FOLDER_TABLES[name](results)
     raise InputError(f"no table is called {name!r}: known are {', '.join(NAMES)}.")
-
-
-def separation_table(rows: Sequence[dict[str, str]]) -> str:
-    """How well numbers about a training sample find wrong labels: AUROC, mean ± standard deviation over seeds."""
-    names = {"low_learned_strength": "learned strength, low", "direct_strength": "strength by angle", "loss": "loss"}
-    body = [[title, spread([float(row[name]) for row in rows], digits=3)] for name, title in names.items()]
-    return markdown(["number about a sample", "AUROC for wrong labels"], body)
 
 
 def fill_page(text: str) -> str:

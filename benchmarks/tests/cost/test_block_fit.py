@@ -21,8 +21,8 @@ def test_a_fit_is_measured_beside_its_prediction(tmp_path, loss):
     assert terms.summary_bytes > terms.answer_bytes > 0
     options = Arguments(tmp_path, tmp_path / "out.csv", 400, 6, 3, jobs=1)
     row, found = _fit(options, blocks, loss, terms, Here(), None)
-    assert row.blocks == 3
-    assert row.passes == found.passes > 3
-    assert row.predicted_seconds >= 0
+    assert row["blocks"] == 3
+    assert row["passes"] == found.passes > 3
+    assert row["predicted_seconds"] >= 0
     again, _ = _fit(options, blocks, loss, terms, Here(), found)
-    assert again.difference == 0
+    assert again["difference"] == 0

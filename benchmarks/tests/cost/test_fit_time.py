@@ -15,9 +15,9 @@ def made_up(classes):
 def test_both_minimise_the_same_objective(classes):
     X, y = made_up(classes)
     (row,) = compare("made up", X, y, ("ce",), C=0.05, rounds=2)
-    assert row.objective == pytest.approx(row.reference_objective, rel=1e-3)
-    assert (row.samples, row.features, row.classes) == (300, 6, classes)
-    assert row.ratio > 0
+    assert row["objective"] == pytest.approx(row["reference_objective"], rel=1e-3)
+    assert (row["samples"], row["features"], row["classes"]) == (300, 6, classes)
+    assert row["ratio"] > 0
 
 
 def test_the_objective_is_that_of_a_naive_loop():

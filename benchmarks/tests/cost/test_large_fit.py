@@ -6,9 +6,9 @@ from icda_bench.cost.large_fit import make_biased_files, measure_large_fit
 
 def test_a_fit_in_a_child_reports_its_memory(tmp_path):
     (row,) = measure_large_fit(tmp_path, 3000, 16, 3, ("la",))
-    assert (row.loss, row.samples, row.features, row.classes) == ("la", 3000, 16, 3)
-    assert row.peak_mib >= row.imports_mib > 10
-    assert row.accuracy > 0.5
+    assert (row["loss"], row["samples"], row["features"], row["classes"]) == ("la", 3000, 16, 3)
+    assert row["peak_mib"] >= row["imports_mib"] > 10
+    assert row["accuracy"] > 0.5
 
 
 def test_files_are_made_once_and_the_same_each_time(tmp_path):

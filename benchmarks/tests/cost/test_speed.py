@@ -52,19 +52,19 @@ def test_the_ratio_is_the_median_of_paired_ratios():
     """A machine that is ten times slower in one round strikes both alike and leaves the ratio as it is."""
     times = [0.010, 0.100, 0.020], [0.011, 0.110, 0.024]
     row = speed._row(("head", "icda", "diagonal", 10, 64, 128), *times, lambda: None, 1.3)
-    assert row.base_ms == 20.0
-    assert row.method_ms == 24.0
-    assert row.ratio == pytest.approx(1.1)
-    assert row.extra_mib == 1.3
-    assert row.quartiles == "1.100 to 1.150"
+    assert row["base_ms"] == 20.0
+    assert row["method_ms"] == 24.0
+    assert row["ratio"] == pytest.approx(1.1)
+    assert row["extra_mib"] == 1.3
+    assert row["quartiles"] == "1.100 to 1.150"
 
 
 def test_a_head_is_measured_with_its_memory():
     rows = head_rows(classes=50, features=32, batch=16, covariance="diagonal", rounds=1)
     for row, what in zip(rows, ("head", "head, no logits"), strict=True):
-        assert (row.what, row.method, row.covariance) == (what, "icda", "diagonal")
-        assert (row.classes, row.features, row.batch) == (50, 32, 16)
-        assert min(row.base_ms, row.method_ms, row.ratio) > 0
+        assert (row["what"], row["method"], row["covariance"]) == (what, "icda", "diagonal")
+        assert (row["classes"], row["features"], row["batch"]) == (50, 32, 16)
+        assert min(row["base_ms"], row["method_ms"], row["ratio"]) > 0
 
 
 def test_the_step_that_training_runs_is_given_logits_and_the_fused_one_is_not(monkeypatch):
@@ -81,10 +81,12 @@ def test_the_step_that_training_runs_is_given_logits_and_the_fused_one_is_not(mo
 
 def test_whole_steps_are_measured_with_the_covariance_they_use():
     rows = network_rows("mlp", classes=10, batch_size=4, rounds=1)
-    assert [(row.what, row.method, row.covariance, row.features) for row in rows] == [("mlp step", "icda", "full", 128)]
+    assert [(row["what"], row["method"], row["covariance"], row["features"]) for row in rows] == [
+        ("mlp step", "icda", "full", 128)
+    ]
     with pytest.warns(UserWarning, match="using diagonal ones"):
         rows = network_rows("linear", classes=10, batch_size=4, rounds=1)
-    assert {row.covariance for row in rows} == {"diagonal"}
+    assert {row["covariance"] for row in rows} == {"diagonal"}
 
 
 def test_the_grid_is_measured_when_asked_for(monkeypatch):
@@ -103,16 +105,16 @@ def test_the_limit_is_the_time_of_the_matrix_products_alone():
     """A head of C = 50, A = 32, N = 16 has three products; ICDA's own add to them."""
     rows = head_rows(classes=50, features=32, batch=16, covariance="diagonal", rounds=1)
     product = 2 * 50 * 32 * 16 / 1e9
-    gflop = {row.what: row.gflop for row in rows}
+    gflop = {row["what"]: row["gflop"] for row in rows}
     assert gflop["head"] == pytest.approx(11 * product, rel=0.05)
     assert gflop["head, no logits"] == pytest.approx(9 * product, rel=0.05)
     (row, *_) = speed.with_limits(rows, rate=1e9)
-    assert row.limit_ms == pytest.approx(1e3 * gflop["head"], rel=1e-3)
+    assert row["limit_ms"] == pytest.approx(1e3 * gflop["head"], rel=1e-3)
 
 
 def test_the_peers_form_stands_beside_full_covariances_where_it_fits(monkeypatch):
     rows = head_rows(classes=6, features=5, batch=8, covariance="full", rounds=1)
-    assert [(row.what, row.method) for row in rows] == [("head", "icda"), ("head, N x C x A", "isda")]
+    assert [(row["what"], row["method"]) for row in rows] == [("head", "icda"), ("head, N x C x A", "isda")]
     monkeypatch.setattr(speed, "PEERS_BYTES", 100)
     assert len(head_rows(classes=6, features=5, batch=8, covariance="full", rounds=1)) == 1
 

@@ -13,12 +13,12 @@ def test_the_minority_of_each_class_is_sought_in_the_training_split(tmp_path):
     split = np.repeat([0, 1], [1000, 200])
     np.savez(tmp_path / "waterbirds_resnet50.npz", feats=feats, y=y, place=place, split=split)
     rows = bench.waterbirds_rows(tmp_path)
-    assert [(row.part, row.score) for row in rows] == [
+    assert [(row["part"], row["score"]) for row in rows] == [
         (part, score) for part in ("landbird", "waterbird") for score in ("tie", "1 - p_y")
     ]
     for row in rows:
-        label = bench.NAMES.index(row.part)
+        label = bench.NAMES.index(row["part"])
         here = (y == label) & (split == 0)
-        assert (row.sought, row.samples) == ((here & (place != y)).sum(), here.sum())
-    assert rows[0].auroc > 0.95
-    assert rows[2].auroc > 0.95
+        assert (row["sought"], row["samples"]) == ((here & (place != y)).sum(), here.sum())
+    assert rows[0]["auroc"] > 0.95
+    assert rows[2]["auroc"] > 0.95

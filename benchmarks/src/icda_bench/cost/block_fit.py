@@ -24,7 +24,7 @@ from icda.heads.problem import AUGMENTED, LossName, LossSettings
 from icda.heads.solver import LinearHead, fit_head
 from icda_bench.cost.child import peak_mib
 from icda_bench.cost.large_fit import make_biased_files
-from icda_bench.rows import publish
+from icda_bench.rows import Row, publish
 
 
 @dataclass
@@ -59,31 +59,6 @@ class Terms:
     def seconds(self, rows: int, passes: int, workers: int) -> float:
         """Of a fit with `passes` over the rows, of which the first reads labels only and the second gathers statistics."""
         return rows * (self.statistics_seconds + (passes - 2) * self.pass_seconds) / workers
-
-
-@dataclass(frozen=True)
-class BlockFitRow:
-    """One fit. Seconds are wall time; the terms of the prediction are processor time of one block, measured before."""
-
-    loss: str
-    where: str
-    workers: int
-    rows: int
-    features: int
-    classes: int
-    file_gib: float
-    blocks: int
-    seconds: float
-    predicted_seconds: float
-    passes: int
-    iterations: int
-    statistics_microseconds: float  # processor time per row, of the pass that gathers statistics
-    pass_microseconds: float  # and of each pass of the fit
-    summary_mib: float  # of a block
-    answer_kib: float  # of a block and pass
-    peak_mib: float  # resident memory of the largest worker
-    killed: int
-    difference: float | None  # of the head to that of one process: the largest entry, over the head's largest
 
 
 def measure_terms(blocks: Sequence[Block], loss: LossName) -> Terms:
@@ -122,7 +97,7 @@ def fit_blocks(blocks: Sequence[Block], loss: LossName, engine: Engine) -> Block
     return BlockFit(head, rows.passes)
 
 
-def measure(options: Arguments) -> list[BlockFitRow]:
+def measure(options: Arguments) -> list[Row]:
     torch.set_num_threads(1)
     paths = make_biased_files(options.folder, options.rows, options.features, options.classes, np.float16)
     blocks = find_blocks(paths[0], Columns(labels=str(paths[1])))
@@ -146,7 +121,13 @@ def _fit(
     terms: Terms,
     engine: Engine,
     reference: BlockFit | None,
-) -> tuple[BlockFitRow, BlockFit]:
+) -> tuple[Row, BlockFit]:
+    """One fit. Seconds are wall time; the terms of the prediction are processor time of one block, measured before.
+
+    `statistics_microseconds` and `pass_microseconds` are processor time per row, `summary_mib` that of a block,
+    `answer_kib` that of a block and pass; `peak_mib` is resident memory of the largest worker, and `difference` that of the
+    head to the head of one process: the largest entry, over the head's largest.
+    """
     workers, many = options.jobs if isinstance(engine, OnRay) else 1, range(8 * options.jobs)
     killed = int(isinstance(engine, OnRay) and options.kill_after > 0)
     with engine:
@@ -162,27 +143,27 @@ def _fit(
     if reference is not None:
         largest = reference.head.weight.abs().max()
         difference = float((found.head.weight - reference.head.weight).abs().max() / largest)
-    row = BlockFitRow(
-        loss=loss,
-        where="ray" if isinstance(engine, OnRay) else "one process",
-        workers=workers,
-        rows=options.rows,
-        features=options.features,
-        classes=options.classes,
-        file_gib=round(options.rows * options.features * 2 / 2**30, 2),
-        blocks=len(blocks),
-        seconds=round(seconds, 1),
-        predicted_seconds=round(terms.seconds(options.rows, found.passes, workers), 1),
-        passes=found.passes,
-        iterations=found.head.iterations,
-        statistics_microseconds=round(1e6 * terms.statistics_seconds, 2),
-        pass_microseconds=round(1e6 * terms.pass_seconds, 2),
-        summary_mib=round(terms.summary_bytes / 2**20, 2),
-        answer_kib=round(terms.answer_bytes / 2**10, 1),
-        peak_mib=round(peak),
-        killed=killed,
-        difference=difference,
-    )
+    row = {
+        "loss": loss,
+        "where": "ray" if isinstance(engine, OnRay) else "one process",
+        "workers": workers,
+        "rows": options.rows,
+        "features": options.features,
+        "classes": options.classes,
+        "file_gib": round(options.rows * options.features * 2 / 2**30, 2),
+        "blocks": len(blocks),
+        "seconds": round(seconds, 1),
+        "predicted_seconds": round(terms.seconds(options.rows, found.passes, workers), 1),
+        "passes": found.passes,
+        "iterations": found.head.iterations,
+        "statistics_microseconds": round(1e6 * terms.statistics_seconds, 2),
+        "pass_microseconds": round(1e6 * terms.pass_seconds, 2),
+        "summary_mib": round(terms.summary_bytes / 2**20, 2),
+        "answer_kib": round(terms.answer_bytes / 2**10, 1),
+        "peak_mib": round(peak),
+        "killed": killed,
+        "difference": difference,
+    }
     return row, found
 
 

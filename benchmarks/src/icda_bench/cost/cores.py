@@ -7,12 +7,12 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 from icda_bench.cost.child import in_child
 from icda_bench.options import OneFile
-from icda_bench.rows import publish
+from icda_bench.rows import Row, publish
 
 IMAGES, BATCH = 512, 2  # chunks of 32 images
 SAMPLES, FEATURES, CLASSES = 20_000, 256, 10
@@ -23,46 +23,31 @@ Progress = Callable[[int, int], None]
 Work = Callable[[int, Progress], None]
 
 
-@dataclass(frozen=True)
-class CoresRow:
-    """A task with so many processes of so many threads each; `speedup` is that of the rate, over one of both.
+def measure_cores(tasks: Sequence[str] = tuple(PLANS), rounds: int = 3) -> list[Row]:
+    """All rows, the median of `rounds`; the ways of a task take turns, so that neighbours disturb them alike."""
+    rows: list[Row] = []
+    for task in tasks:
+        runs = [[_measured(task, *plan) for plan in PLANS[task]] for _ in range(rounds)]
+        middle = [sorted(way, key=itemgetter("per_second"))[rounds // 2] for way in zip(*runs, strict=True)]
+        found = [{**row, "speedup": round(row["per_second"] / middle[0]["per_second"], 2)} for row in middle]
+        for row in found:
+            print("{task}, {processes} x {threads_each}: {per_second:.1f} per second, {speedup:.2f} x".format(**row))
+        rows += found
+    return rows
+
+
+def _measured(task: str, processes: int, threads: int) -> Row:
+    limits = {"OMP_NUM_THREADS": str(processes * threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    return in_child(run_task, task, processes, threads, **limits)
+
+
+def run_task(task: str, processes: int, threads: int) -> Row:
+    """A task with so many processes of so many threads each, measured in this process.
 
     `seconds` are those of the whole task, `processor_seconds` those that all its threads and processes worked: where they
     stay the same, only neighbours keep more threads from being as many times faster. The rate of embed is that after every
     process has done its first chunk: the start of processes takes some seconds, once.
     """
-
-    task: str
-    data: str
-    processes: int
-    threads_each: int
-    items: int
-    seconds: float
-    processor_seconds: float
-    per_second: float
-    speedup: float = 1.0
-
-
-def measure_cores(tasks: Sequence[str] = tuple(PLANS), rounds: int = 3) -> list[CoresRow]:
-    """All rows, the median of `rounds`; the ways of a task take turns, so that neighbours disturb them alike."""
-    rows: list[CoresRow] = []
-    for task in tasks:
-        runs = [[_measured(task, *plan) for plan in PLANS[task]] for _ in range(rounds)]
-        middle = [sorted(way, key=lambda row: row.per_second)[rounds // 2] for way in zip(*runs, strict=True)]
-        found = [replace(row, speedup=round(row.per_second / middle[0].per_second, 2)) for row in middle]
-        for row in found:
-            print(f"{task}, {row.processes} x {row.threads_each}: {row.per_second:.1f} per second, {row.speedup:.2f} x")
-        rows += found
-    return rows
-
-
-def _measured(task: str, processes: int, threads: int) -> CoresRow:
-    limits = {"OMP_NUM_THREADS": str(processes * threads), "OMP_WAIT_POLICY": "PASSIVE"}
-    return in_child(run_task, task, processes, threads, **limits)
-
-
-def run_task(task: str, processes: int, threads: int) -> CoresRow:
-    """One measurement in this process; it includes the start of other processes."""
     import torch
 
     torch.set_num_threads(processes * threads)
@@ -72,8 +57,12 @@ def run_task(task: str, processes: int, threads: int) -> CoresRow:
         work(processes, lambda done, _: marks.append((time.perf_counter(), done)))
         marks.append((time.perf_counter(), items))
     (begun, _), (ready, before), (ended, _) = marks[0], marks[processes if len(marks) > 2 else 0], marks[-1]
-    times = round(ended - begun, 2), round(_worked() - worked, 2)
-    return CoresRow(task, data, processes, threads, items, *times, round((items - before) / (ended - ready), 1))
+    return {
+        **{"task": task, "data": data, "processes": processes, "threads_each": threads, "items": items},
+        "seconds": round(ended - begun, 2),
+        "processor_seconds": round(_worked() - worked, 2),
+        "per_second": round((items - before) / (ended - ready), 1),
+    }
 
 
 def _worked() -> float:

@@ -20,7 +20,7 @@ from icda.estimators.classifier import LOSSES, ICDAClassifier
 from icda_bench.cost.large_fit import measure_large_fit
 from icda_bench.cost.measures import Step, interleave
 from icda_bench.options import Root
-from icda_bench.rows import publish
+from icda_bench.rows import Row, publish
 from icda_bench.studies.features import read_waterbirds
 
 REFERENCE = "logistic regression"
@@ -40,32 +40,9 @@ class Arguments:
     """Measure memory instead: a folder for a file of 1,000,000 x 512 numbers (2 GiB), fitted from disk."""
 
 
-@dataclass(frozen=True)
-class FitTimeRow:
-    """Median seconds of a fit, and beside them those of LogisticRegression on the same data with the same C and tol.
-
-    `objective` is the value of cross entropy's objective that was reached, computed in float64 and for "ce" only, which
-    has the same objective as LogisticRegression: whoever stops earlier is seen.
-    """
-
-    data: str
-    samples: int
-    features: int
-    classes: int
-    loss: str
-    seconds: float
-    reference_seconds: float
-    ratio: float
-    quartiles: str
-    iterations: int
-    reference_iterations: int
-    objective: float | None
-    reference_objective: float | None
-
-
-def measure_fit_time(root: Path, rounds: int) -> list[FitTimeRow]:
+def measure_fit_time(root: Path, rounds: int) -> list[Row]:
     """Waterbirds' features under `root` (float32, standardised), and a made-up set."""
-    rows: list[FitTimeRow] = []
+    rows: list[Row] = []
     for name, make in {"waterbirds": partial(_waterbirds, root), "synthetic": partial(synthetic_rows, LARGE)}.items():
         X, y = make()
         print(f"{name}: {X.shape[0]} x {X.shape[1]}, {len(np.unique(y))} classes")
@@ -73,7 +50,7 @@ def measure_fit_time(root: Path, rounds: int) -> list[FitTimeRow]:
     return rows
 
 
-def compare(name: str, X: np.ndarray, y: np.ndarray, losses: Sequence[str], C: float, rounds: int) -> list[FitTimeRow]:
+def compare(name: str, X: np.ndarray, y: np.ndarray, losses: Sequence[str], C: float, rounds: int) -> list[Row]:
     """All models take turns in one process."""
     # scikit-learn's two-class form has one row of weights, w1 - w0, and penalises it whole where two rows get half.
     reference_C = 2 * C if len(np.unique(y)) == 2 else C
@@ -88,21 +65,27 @@ def compare(name: str, X: np.ndarray, y: np.ndarray, losses: Sequence[str], C: f
 
 def _row(
     name: str, X: np.ndarray, y: np.ndarray, loss: str, models: dict[str, Any], times: dict[str, list[float]], C: float
-) -> FitTimeRow:
+) -> Row:
+    """Median seconds of a fit, and beside them those of LogisticRegression on the same data with the same C and tol.
+
+    `objective` is the value of cross entropy's objective that was reached, computed in float64 and for "ce" only, which
+    has the same objective as LogisticRegression: whoever stops earlier is seen.
+    """
     ratios = [mine / other for mine, other in zip(times[loss], times[REFERENCE], strict=True)]
     low, high = np.quantile(ratios, [0.25, 0.75])
     values = [objective(models[key], X, y, C) if loss == "ce" else None for key in (loss, REFERENCE)]
-    return FitTimeRow(
-        *(name, len(X), X.shape[1], len(np.unique(y)), loss),
-        seconds=round(statistics.median(times[loss]), 3),
-        reference_seconds=round(statistics.median(times[REFERENCE]), 3),
-        ratio=round(statistics.median(ratios), 3),
-        quartiles=f"{low:.2f} to {high:.2f}",
-        iterations=int(models[loss].n_iter_),
-        reference_iterations=int(np.max(models[REFERENCE].n_iter_)),
-        objective=values[0],
-        reference_objective=values[1],
-    )
+    return {
+        "data": name,
+        **{"samples": len(X), "features": X.shape[1], "classes": len(np.unique(y)), "loss": loss},
+        "seconds": round(statistics.median(times[loss]), 3),
+        "reference_seconds": round(statistics.median(times[REFERENCE]), 3),
+        "ratio": round(statistics.median(ratios), 3),
+        "quartiles": f"{low:.2f} to {high:.2f}",
+        "iterations": int(models[loss].n_iter_),
+        "reference_iterations": int(np.max(models[REFERENCE].n_iter_)),
+        "objective": values[0],
+        "reference_objective": values[1],
+    }
 
 
 def objective(model: Any, X: np.ndarray, y: np.ndarray, C: float) -> float:

@@ -2,34 +2,15 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from icda.errors import InputError
 from icda_bench.cost.child import in_child, peak_mib
+from icda_bench.rows import Row
 
 CHUNK = 20_000
-
-
-@dataclass(frozen=True)
-class LargeFitRow:
-    """One fit in a process of its own. Resident memory counts the pages of a mapped file that are in use, too.
-
-    `imports_mib` is what the process had before it opened the file.
-    """
-
-    loss: str
-    samples: int
-    features: int
-    classes: int
-    file_gib: float
-    imports_mib: float
-    peak_mib: float
-    seconds: float
-    iterations: int
-    accuracy: float  # on the first rows of the training file: that something was learned
 
 
 def measure_large_fit(
@@ -38,13 +19,13 @@ def measure_large_fit(
     feature_dim: int = 512,
     num_classes: int = 10,
     losses: Sequence[str] = ("ce", "icda"),
-) -> list[LargeFitRow]:
+) -> list[Row]:
     """Fit each loss to a synthetic biased set, in a child each; the files are made if they are not there, and stay."""
     make_biased_files(folder, num_samples, feature_dim, num_classes)
     rows = []
     for loss in losses:
         rows.append(in_child(fit_from_disk, folder, loss))
-        print(f"{loss}: peak {rows[-1].peak_mib:.0f} MiB, {rows[-1].seconds:.0f} s")
+        print("{loss}: peak {peak_mib:.0f} MiB, {seconds:.0f} s".format(**rows[-1]))
     return rows
 
 
@@ -79,8 +60,12 @@ def make_biased_files(
     return paths
 
 
-def fit_from_disk(folder: Path, loss: str) -> LargeFitRow:
-    """One fit in this process, whose peak memory is then that of the fit."""
+def fit_from_disk(folder: Path, loss: str) -> Row:
+    """One fit in this process, whose peak memory is then that of the fit.
+
+    Resident memory counts the pages of a mapped file that are in use, too. `imports_mib` is what the process had before it
+    opened the file; `accuracy` is that on the first rows of the training file: that something was learned.
+    """
     from icda.estimators.classifier import ICDAClassifier
 
     imports = peak_mib()
@@ -89,15 +74,13 @@ def fit_from_disk(folder: Path, loss: str) -> LargeFitRow:
     model = ICDAClassifier(loss).fit(features, labels)  # type: ignore[arg-type]
     seconds = time.perf_counter() - start
     first = slice(0, CHUNK)
-    return LargeFitRow(
-        loss,
-        len(features),
-        features.shape[1],
-        len(model.classes_),
-        round(features.nbytes / 2**30, 2),
-        round(imports, 1),
-        round(peak_mib(), 1),
-        round(seconds, 1),
-        int(model.n_iter_),
-        round(float(model.score(np.array(features[first]), labels[first])), 4),
-    )
+    return {
+        "loss": loss,
+        **{"samples": len(features), "features": features.shape[1], "classes": len(model.classes_)},
+        "file_gib": round(features.nbytes / 2**30, 2),
+        "imports_mib": round(imports, 1),
+        "peak_mib": round(peak_mib(), 1),
+        "seconds": round(seconds, 1),
+        "iterations": int(model.n_iter_),
+        "accuracy": round(float(model.score(np.array(features[first]), labels[first])), 4),
+    }

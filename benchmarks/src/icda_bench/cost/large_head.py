@@ -3,52 +3,35 @@
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from icda_bench.cost.child import in_child, peak_mib
 from icda_bench.options import OneFile
-from icda_bench.rows import publish
+from icda_bench.rows import Row, publish
 
 WAYS = ("cross entropy", "icda", "icda, sampled", "icda, sampled, low rank")
 GRID = tuple((classes, features) for features in (64, 384) for classes in (10_000, 50_000, 100_000))
 BATCH, STEPS, NEGATIVES, RANK = 128, 12, 1024, 4
 
 
-@dataclass(frozen=True)
-class LargeHeadRow:
-    """Training steps of a head on its own: forward, loss with statistics, backward, SGD with momentum.
-
-    `peak_mib` is the largest resident memory of the process, `imports_mib` what it had before it made the head;
-    `bytes_per_number` is the difference over C x A: how many bytes each weight costs in all. `loss_first` and `loss_last`
-    are those of one repeated batch, to show that it is learned.
-    """
-
-    way: str
-    classes: int
-    features: int
-    batch: int
-    ms: float
-    imports_mib: float
-    peak_mib: float
-    bytes_per_number: float
-    loss_first: float
-    loss_last: float
-
-
 def measure_large_heads(
     grid: Sequence[tuple[int, int]] = GRID, ways: Sequence[str] = WAYS, steps: int = STEPS
-) -> list[LargeHeadRow]:
+) -> list[Row]:
     """One child per way and size."""
     rows = []
     for classes, features in grid:
         for way in ways:
             rows.append(in_child(train_head, way, classes, features, steps))
-            print(f"{way}, {classes} x {features}: {rows[-1].ms:.0f} ms, peak {rows[-1].peak_mib:.0f} MiB")
+            print("{way}, {classes} x {features}: {ms:.0f} ms, peak {peak_mib:.0f} MiB".format(**rows[-1]))
     return rows
 
 
-def train_head(way: str, classes: int, features: int, steps: int) -> LargeHeadRow:
-    """Some steps in this process, whose peak memory is then that of the head."""
+def train_head(way: str, classes: int, features: int, steps: int) -> Row:
+    """Training steps of a head on its own: forward, loss with statistics, backward, SGD with momentum.
+
+    `peak_mib` is the largest resident memory of this process, `imports_mib` what it had before it made the head;
+    `bytes_per_number` is the difference over C x A: how many bytes each weight costs in all. `loss_first` and `loss_last`
+    are those of one repeated batch, to show that it is learned.
+    """
     import torch
     from torch import Tensor, nn
     from torch.nn import functional as F
@@ -84,12 +67,15 @@ def train_head(way: str, classes: int, features: int, steps: int) -> LargeHeadRo
         values.append(float(step(number / steps)))
         seconds.append(time.perf_counter() - start)
     peak = peak_mib()
-    middle = 1e3 * statistics.median(seconds[2:] or seconds)
-    per_number = (peak - imports) * 2**20 / (classes * features)
-    memory = (round(imports, 1), round(peak, 1), round(per_number, 1))
-    return LargeHeadRow(
-        way, classes, features, BATCH, round(middle, 1), *memory, round(values[0], 3), round(values[-1], 3)
-    )
+    return {
+        **{"way": way, "classes": classes, "features": features, "batch": BATCH},
+        "ms": round(1e3 * statistics.median(seconds[2:] or seconds), 1),
+        "imports_mib": round(imports, 1),
+        "peak_mib": round(peak, 1),
+        "bytes_per_number": round((peak - imports) * 2**20 / (classes * features), 1),
+        "loss_first": round(values[0], 3),
+        "loss_last": round(values[-1], 3),
+    }
 
 
 def run(options: OneFile) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,31 +18,16 @@ from icda.models import create_model
 from icda.models.base import FeatureClassifier
 from icda_bench.cost.measures import Step, count_operations, interleave, matrix_rate, peak_bytes, quartiles
 from icda_bench.cost.speed import training_steps
+from icda_bench.rows import Row
 
 
-@dataclass(frozen=True)
-class MetaSpeedRow:
-    """One way of taking a Meta-ICDA step: median milliseconds, ratio to cross entropy, ratio of peak memory.
+def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -> list[Row]:
+    """Cross entropy, every way of looking ahead and double backward, interleaved in one process: median milliseconds,
+    ratio to cross entropy, ratio of peak memory.
 
     `gflop` counts matrix products and convolutions, of which `limit_ratio` is the ratio to those of cross entropy: what the
     time's ratio would be if nothing else took time. `limit_ms` is their time at the machine's rate of matrix products.
     """
-
-    what: str
-    way: str
-    classes: int
-    batch: int
-    ms: float
-    ratio: float
-    memory_ratio: float
-    quartiles: str = ""  # of the paired ratios
-    gflop: float | None = None
-    limit_ratio: float | None = None
-    limit_ms: float | None = None
-
-
-def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -> list[MetaSpeedRow]:
-    """Cross entropy, every way of looking ahead and double backward, interleaved in one process."""
     torch.manual_seed(0)
     batch, metadata = (_batch(batch_size, classes) for _ in range(2))
     half = (metadata[0][: batch_size // 2], metadata[1][: batch_size // 2])
@@ -59,19 +43,25 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
     memory = {name: peak_bytes(partial(_cycle, step) if "every" in name else step) for name, step in steps.items()}
     operations = {name: count_operations(step) / 1e9 for name, step in steps.items() if "every" not in name}
     rate = matrix_rate()
-    rows = []
+    rows: list[Row] = []
     for name, seconds in times.items():
         paired = [b / a for a, b in zip(base, seconds, strict=True)]
         # A step that looks ahead now and then is as dear as its mean.
         ratio = statistics.mean(seconds) / statistics.mean(base) if "every" in name else statistics.median(paired)
         middle = statistics.mean(seconds) if "every" in name else statistics.median(seconds)
-        share = memory[name] / memory["cross entropy"]
-        row = MetaSpeedRow(model, name, classes, batch_size, round(1e3 * middle, 1), round(ratio, 3), round(share, 2))
-        if name in operations:
-            gflop, least = operations[name], operations["cross entropy"]
-            row = replace(row, quartiles=quartiles(paired), gflop=round(gflop, 3), limit_ratio=round(gflop / least, 3))
-            row = replace(row, limit_ms=round(1e12 * gflop / rate, 1))
-        rows.append(row)
+        gflop = operations.get(name)
+        rows.append(
+            {
+                **{"what": model, "way": name, "classes": classes, "batch": batch_size},
+                "ms": round(1e3 * middle, 1),
+                "ratio": round(ratio, 3),
+                "memory_ratio": round(memory[name] / memory["cross entropy"], 2),
+                "quartiles": "" if gflop is None else quartiles(paired),
+                "gflop": None if gflop is None else round(gflop, 3),
+                "limit_ratio": None if gflop is None else round(gflop / operations["cross entropy"], 3),
+                "limit_ms": None if gflop is None else round(1e12 * gflop / rate, 1),
+            }
+        )
     return rows
 
 

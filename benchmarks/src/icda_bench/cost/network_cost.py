@@ -8,7 +8,7 @@ for. Hence two figures: the ratio of whole steps, and the loss alone divided by 
 import statistics
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from icda.registry import UnknownNameError
 from icda.terminal import make_console
 from icda_bench.cost.measures import interleave
 from icda_bench.cost.speed import head_steps, training_steps
-from icda_bench.markdown import markdown
-from icda_bench.rows import machine_columns, read_table, write_rows
+from icda_bench.markdown import columns, markdown
+from icda_bench.rows import Row, machine_columns, read_table, write_rows
 from icda_bench.suites.suite import TierName
 
 NAME = "table3"
@@ -41,26 +41,6 @@ class Arguments:
     """CSV file to put the figures into (benchmarks/results/table3.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class NetworkCostRow:
-    """Extra time of ICDA over cross entropy for one network and number of classes, in per cent.
-
-    `extra` is the median of the paired ratios of whole steps, `noise` half the distance of their quartiles. `loss_alone` is
-    what the loss takes without a network, in per cent of a step of 128: steadier than the ratio of whole steps.
-    """
-
-    network: str
-    classes: int
-    tier: str
-    batch: int
-    steps: int
-    base_ms: float
-    method_ms: float
-    extra: float
-    noise: float
-    loss_alone: float
-
-
 def load_cost_suite() -> dict[str, Any]:
     """The content of `suites/table3.yaml`.
 
@@ -70,7 +50,7 @@ def load_cost_suite() -> dict[str, Any]:
     return yaml.safe_load(files("icda_bench.suites").joinpath(f"{NAME}.yaml").read_text())
 
 
-def measure_network_cost(tier: str, networks: Iterable[str], say: Callable[[str], None]) -> list[NetworkCostRow]:
+def measure_network_cost(tier: str, networks: Iterable[str], say: Callable[[str], None]) -> list[Row]:
     """Steps of cross entropy and of ICDA in turn, for each network with 10 and with 100 classes."""
     suite = load_cost_suite()
     recipe = suite["tiers"][tier]
@@ -89,8 +69,13 @@ def measure_network_cost(tier: str, networks: Iterable[str], say: Callable[[str]
     return rows
 
 
-def measure_step(network: str, classes: int, tier: str, batch: int, steps: int, seconds: float) -> NetworkCostRow:
-    """Time `steps` of cross entropy and of ICDA, taking turns, or as many as `seconds` allow, three at least."""
+def measure_step(network: str, classes: int, tier: str, batch: int, steps: int, seconds: float) -> Row:
+    """Extra time of ICDA over cross entropy for one network and number of classes, in per cent: `steps` of both, taking
+    turns, or as many as `seconds` allow, three at least.
+
+    `extra` is the median of the paired ratios of whole steps, `noise` half the distance of their quartiles. `loss_alone` is
+    what the loss takes without a network, in per cent of a step of 128: steadier than the ratio of whole steps.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that covariances are diagonal
         turns, loss = training_steps(network, classes, batch)
@@ -102,18 +87,14 @@ def measure_step(network: str, classes: int, tier: str, batch: int, steps: int, 
     low, extra, high = statistics.quantiles(ratios, n=4, method="inclusive")
     step, method_step = (statistics.median(times[key]) for key in ("ce", "icda"))
     alone = head_extra_seconds(classes, loss.feature_dim, PAPER_BATCH, loss.statistics.kind)
-    return NetworkCostRow(
-        network,
-        classes,
-        tier,
-        batch,
-        rounds,
-        base_ms=round(1e3 * step, 2),
-        method_ms=round(1e3 * method_step, 2),
-        extra=round(extra, 2),
-        noise=round((high - low) / 2, 2),
-        loss_alone=round(100 * alone / (step * PAPER_BATCH / batch), 3),
-    )
+    return {
+        **{"network": network, "classes": classes, "tier": tier, "batch": batch, "steps": rounds},
+        "base_ms": round(1e3 * step, 2),
+        "method_ms": round(1e3 * method_step, 2),
+        "extra": round(extra, 2),
+        "noise": round((high - low) / 2, 2),
+        "loss_alone": round(100 * alone / (step * PAPER_BATCH / batch), 3),
+    }
 
 
 def rounds_within(seconds: float, one: float, steps: int) -> int:
@@ -131,13 +112,11 @@ def head_extra_seconds(classes: int, features: int, batch: int, covariance: str)
     return statistics.median(b - a for a, b in zip(times["ce"], times["icda"], strict=True))
 
 
-def add_to_csv(rows: list[NetworkCostRow], path: Path) -> None:
+def add_to_csv(rows: list[Row], path: Path) -> None:
     """Write rows in the place of earlier ones of the same network, classes and tier; other rows stay."""
-    place = ("network", "classes", "tier")
-    lines = {tuple(line[name] for name in place): line for line in read_table(path)}
-    machine = machine_columns()
-    for row in rows:
-        lines[row.network, str(row.classes), row.tier] = {**asdict(row), **machine}
+    place = columns("network", "classes", "tier")
+    lines: dict[tuple[str, ...], Row] = {place(line): line for line in read_table(path)}
+    lines |= {place(row): {**row, **machine_columns()} for row in rows}
     write_rows(path, sorted(lines.values(), key=lambda line: (line["tier"], line["network"], int(line["classes"]))))
 
 
@@ -182,7 +161,7 @@ def run(options: Arguments) -> None:
     console = make_console()
     rows = measure_network_cost(options.tier, options.networks, console.print)
     for row in rows:
-        console.print(f"{row.network}, {row.classes} classes: ICDA adds {row.extra:+.1f} ± {row.noise:.1f} %")
+        console.print("{network}, {classes} classes: ICDA adds {extra:+.1f} ± {noise:.1f} %".format(**row))
     if options.ledger is not None:
         add_to_csv(rows, options.ledger)
         console.print(f"Written to {options.ledger}", highlight=False)

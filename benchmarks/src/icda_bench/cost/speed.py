@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
 from icda_bench.cost.measures import Step, count_operations, interleave, matrix_rate, peak_bytes, quartiles
 from icda_bench.cost.peers import PeersISDA
-from icda_bench.rows import publish
+from icda_bench.rows import Row, publish
 
 FUSED = "icda, no logits"
 PEERS = "isda, N x C x A"
@@ -41,26 +41,7 @@ class Arguments:
     """CSV file to write (benchmarks/results/speed.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class SpeedRow:
-    """One comparison: median milliseconds of both, their ratio (median of paired ratios), extra memory in MiB."""
-
-    what: str
-    method: str
-    covariance: str
-    classes: int
-    features: int
-    batch: int
-    base_ms: float
-    method_ms: float
-    ratio: float
-    extra_mib: float | None = None
-    quartiles: str = ""  # of the paired ratios: how far the machine's own noise goes
-    gflop: float | None = None  # of the loss's matrix products, forward and backward
-    limit_ms: float | None = None  # what these alone would take at the machine's measured rate
-
-
-def measure_speed(model: str, batch_size: int, rounds: int, grid: bool) -> list[SpeedRow]:
+def measure_speed(model: str, batch_size: int, rounds: int, grid: bool) -> list[Row]:
     """Whole training steps for C = 10 and 100, the large diagonal head, and a grid over C and A."""
     rows = []
     for classes in (10, 100):
@@ -78,12 +59,12 @@ def measure_speed(model: str, batch_size: int, rounds: int, grid: bool) -> list[
     return with_limits(rows, matrix_rate())
 
 
-def with_limits(rows: list[SpeedRow], rate: float) -> list[SpeedRow]:
+def with_limits(rows: list[Row], rate: float) -> list[Row]:
     """The rows with what their matrix products alone would take at `rate` operations per second."""
-    return [replace(row, limit_ms=None if row.gflop is None else round(1e12 * row.gflop / rate, 4)) for row in rows]
+    return [{**row, "limit_ms": round(1e12 * row["gflop"] / rate, 4)} for row in rows]
 
 
-def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list[SpeedRow]:
+def network_rows(model: str, classes: int, batch_size: int, rounds: int) -> list[Row]:
     """Full training steps: forward, loss with statistics, backward, optimiser."""
     steps, loss = training_steps(model, classes, batch_size)
     sizes = (loss.statistics.kind, classes, loss.feature_dim, batch_size)
@@ -113,7 +94,7 @@ def training_steps(model: str, classes: int, batch_size: int) -> tuple[dict[str,
     return {"ce": partial(step, None), "icda": partial(step, icda)}, icda
 
 
-def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: int) -> list[SpeedRow]:
+def head_rows(classes: int, features: int, batch: int, covariance: str, rounds: int) -> list[Row]:
     """Forward and backward of the head alone, gradients for features and weights.
 
     "head" is what `icda train` and the integrations run: the network has made the logits, and the loss gets them. With
@@ -170,12 +151,19 @@ def _row(
     seconds: list[float],
     step: Step,
     extra: float | None = None,
-) -> SpeedRow:
-    """A row from the seconds of cross entropy and of the loss, round by round."""
+) -> Row:
+    """Median milliseconds of cross entropy and of the loss, the median of paired ratios with its quartiles (how far the
+    machine's own noise goes), extra memory in MiB, and the operations of the matrix products, forward and backward."""
     ratios = [b / a for a, b in zip(base, seconds, strict=True)]
-    base_ms, method_ms = (round(1e3 * statistics.median(times), 3) for times in (base, seconds))
-    figures = (base_ms, method_ms, round(statistics.median(ratios), 4), extra, quartiles(ratios))
-    return SpeedRow(*what, *figures, gflop=round(count_operations(step) / 1e9, 5))
+    return {
+        **dict(zip(("what", "method", "covariance", "classes", "features", "batch"), what, strict=True)),
+        "base_ms": round(1e3 * statistics.median(base), 3),
+        "method_ms": round(1e3 * statistics.median(seconds), 3),
+        "ratio": round(statistics.median(ratios), 4),
+        "extra_mib": extra,
+        "quartiles": quartiles(ratios),
+        "gflop": round(count_operations(step) / 1e9, 5),
+    }
 
 
 def run(options: Arguments) -> None:

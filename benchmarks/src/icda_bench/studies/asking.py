@@ -20,12 +20,11 @@ from icda.heads.problem import Problem, rebalance, with_prior
 from icda.heads.spreading import ClassLogits, fit_reader
 from icda_bench.markdown import markdown
 from icda_bench.options import Root, check_names
-from icda_bench.rows import read_table
 from icda_bench.studies.verdicts.cases import Case
 from icda_bench.studies.verdicts.judge import HARMFUL
 from icda_bench.studies.verdicts.methods import CaseFit
 from icda_bench.studies.verdicts.plans import plans_of
-from icda_bench.studies.verdicts.run import ALL, planted_cases, run_rows
+from icda_bench.studies.verdicts.run import ALL, CaseRow, planted_cases, run_rows
 
 ANSWERS = (12, 24, 48, 96, 192)
 DOZEN = 12
@@ -67,10 +66,10 @@ def run(options: Arguments) -> None:
         name: [plan for plan in plans_of(name) if plan.attribute and plan.size <= 5000][: options.cases]
         for name in options.pools or ALL
     }
-    run_rows(options.out, planted_cases(data_root(options.root), options.cache, plans), case_rows)
-    print(share_table(options.out), person_table(options.out), sep="\n\n")
+    rows = run_rows(options.out, planted_cases(data_root(options.root), options.cache, plans), case_rows)
+    print(share_table(rows), person_table(rows), sep="\n\n")
     if options.figure is not None:
-        draw_curve(options.out, options.figure)
+        draw_curve(rows, options.figure)
 
 
 class AskedFit(CaseFit):
@@ -147,7 +146,7 @@ def _share_right(attributes: torch.Tensor, fit: AskedFit) -> float:
 Key = tuple[str, str]
 
 
-def gains(rows: list[dict[str, Any]], way: str, person: str, answers: int) -> dict[Key, float]:
+def gains(rows: list[CaseRow], way: str, person: str, answers: int) -> dict[Key, float]:
     """By case: the share of what all attributes gain in the worst group over none, where that is `HARMFUL` points."""
     worst = {
         name: {(row["pool"], row["seed"]): float(row["worst"]) for row in rows if row["way"] == name}
@@ -167,9 +166,8 @@ def was_set_on(pool: str) -> bool:
     return pool in SET_ON or pool.startswith("gaussian")
 
 
-def share_table(path: Path) -> str:
+def share_table(rows: list[CaseRow]) -> str:
     """Mean share of the gain over the number of answers, sets on which settings were decided apart from the others."""
-    rows = read_table(path)
     body = []
     for title, person, way in (
         ("chosen by icda, all right", "right", "ours"),
@@ -188,9 +186,9 @@ def share_table(path: Path) -> str:
     return markdown(["answers", "data", *map(str, ANSWERS)], body)
 
 
-def person_table(path: Path) -> str:
+def person_table(rows: list[CaseRow]) -> str:
     """Accuracy beside logit adjustment where the attribute goes with no class: mean and worst difference in points."""
-    rows = [row for row in read_table(path) if float(row["minority"]) == 0]
+    rows = [row for row in rows if float(row["minority"]) == 0]
     plain = {(row["pool"], row["seed"]): float(row["accuracy"]) for row in rows if row["way"] == "none"}
     body = []
     for answers in ANSWERS:
@@ -200,12 +198,12 @@ def person_table(path: Path) -> str:
     return markdown(["answers", "cases", "mean", "worst"], [cells for cells in body if cells])
 
 
-def draw_curve(path: Path, out: Path) -> None:
+def draw_curve(rows: list[CaseRow], out: Path) -> None:
     """Mean worst group over the number of answers, with 95 % intervals over cases."""
     from icda.extras import require
 
     plot = require("matplotlib.pyplot", "explain", "figures")
-    rows = [row for row in read_table(path) if float(row["minority"]) > 0]
+    rows = [row for row in rows if float(row["minority"]) > 0]
     figure, axes = plot.subplots(figsize=(6.4, 3.8), dpi=150)
     for label, way, person in (
         ("questions chosen by icda", "ours", "right"),

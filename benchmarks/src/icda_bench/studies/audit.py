@@ -17,9 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from icda.auditing import audit
 from icda.data.registry import data_root
 from icda.extras import require
-from icda_bench.markdown import grouped, markdown, spread
+from icda_bench.markdown import columns, grouped, markdown, numbers, spread
 from icda_bench.options import Root
-from icda_bench.rows import write_rows
+from icda_bench.rows import Row, write_rows
 from icda_bench.studies.features import read_waterbirds
 
 NAMES = ("landbird", "waterbird")
@@ -36,27 +36,12 @@ class Arguments:
     """CSV file to write (benchmarks/results/audit.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class AuditRow:
-    """One score on one set: AUROC for the samples sought, and how many there are; seconds of the whole audit or fit.
+def run(options: Arguments) -> None:
+    """A row is one score on one set: AUROC for the samples sought, and how many there are; seconds of the audit or fit.
 
     `accuracy_sought` is what heads that have not seen them get right of the sought samples, and `accuracy_suspected` what
     the audit, which does not know them, says of the part it suspects.
     """
-
-    task: str
-    part: str
-    score: str
-    seed: int
-    auroc: float
-    sought: int
-    samples: int
-    seconds: float
-    accuracy_sought: float | None = None
-    accuracy_suspected: float | None = None
-
-
-def run(options: Arguments) -> None:
     rows = waterbirds_rows(data_root(options.root))
     for seed in SEEDS:
         rows += flipped_digits_rows(seed)
@@ -65,28 +50,33 @@ def run(options: Arguments) -> None:
         write_rows(options.out, rows, machine=True)
 
 
-def waterbirds_rows(root: Path) -> list[AuditRow]:
+def waterbirds_rows(root: Path) -> list[Row]:
     """The minority group of each class, of which the audit is not told, under the contrast's tie and under 1 - p_y."""
     whole, split = read_waterbirds(root)
     train = whole.rows(split == 0)
     targets, place = train.targets, train.attributes["place"]
     result = audit(train.features, targets, class_names=NAMES)
-    (ties, probabilities), rows = result.in_memory(), []
+    ties, probabilities = result.in_memory()
+    rows: list[Row] = []
     own = probabilities[np.arange(len(result)), targets]
     for label, name in enumerate(NAMES):
         here = targets == label
         sought = here & (place != targets)
         for score, values in {"tie": ties.tie, "1 - p_y": 1 - own}.items():
-            area, seconds = round(float(roc_auc_score(sought[here], values[here])), 4), round(result.seconds, 1)
-            right = round(float((ties.predicted == targets)[sought].mean()), 4)
-            found = result.costs[label].accuracy_suspected
-            suspected = None if found is None else round(found, 4)
-            sizes = (int(sought.sum()), int(here.sum()))
-            rows.append(AuditRow("waterbirds", name, score, 0, area, *sizes, seconds, right, suspected))
+            suspected = result.costs[label].accuracy_suspected
+            rows.append(
+                {
+                    **{"task": "waterbirds", "part": name, "score": score, "seed": 0},
+                    "auroc": round(float(roc_auc_score(sought[here], values[here])), 4),
+                    **{"sought": int(sought.sum()), "samples": int(here.sum()), "seconds": round(result.seconds, 1)},
+                    "accuracy_sought": round(float((ties.predicted == targets)[sought].mean()), 4),
+                    "accuracy_suspected": None if suspected is None else round(suspected, 4),
+                }
+            )
     return rows
 
 
-def flipped_digits_rows(seed: int) -> list[AuditRow]:
+def flipped_digits_rows(seed: int) -> list[Row]:
     """A fifth of the digits with another label, any of the nine alike: our score beside cleanlab's."""
     rank = require("cleanlab.rank", "audit", "the comparison with cleanlab")
     features, clean = load_digits(return_X_y=True)
@@ -109,15 +99,19 @@ def flipped_digits_rows(seed: int) -> list[AuditRow]:
         own = rank.get_label_quality_scores(targets, usual, method=method)
         scores[f"cleanlab {method}, icda's probabilities"] = (-ours, result.seconds)
         scores[f"cleanlab {method}, LogisticRegression"] = (-own, usual_seconds)
-    rows = []
-    for score, (values, seconds) in scores.items():
-        area, sizes = round(float(roc_auc_score(flipped, values)), 4), (int(flipped.sum()), len(targets))
-        rows.append(AuditRow("digits, 20 % flipped", "all", score, seed, area, *sizes, round(seconds, 1)))
-    return rows
+    sizes = {"sought": int(flipped.sum()), "samples": len(targets)}
+    return [
+        {
+            **{"task": "digits, 20 % flipped", "part": "all", "score": score, "seed": seed},
+            "auroc": round(float(roc_auc_score(flipped, values)), 4),
+            **{**sizes, "seconds": round(seconds, 1), "accuracy_sought": None, "accuracy_suspected": None},
+        }
+        for score, (values, seconds) in scores.items()
+    ]
 
 
-def audit_table(rows: list[AuditRow]) -> str:
+def audit_table(rows: list[Row]) -> str:
     """AUROC of each score for what is sought, over seeds."""
-    places = grouped(rows, lambda row: (row.task, row.part, row.score))
-    body = [[*place, spread([row.auroc for row in mine], digits=3)] for place, mine in places.items()]
+    places = grouped(rows, columns("task", "part", "score"))
+    body = [[*place, spread(numbers(mine, "auroc"), digits=3)] for place, mine in places.items()]
     return markdown(["data", "sought in", "score", "AUROC"], body)

@@ -23,8 +23,8 @@ from icda.methods.meta_icda import MetaICDAMethod
 from icda.training.evaluation import auroc
 from icda.training.run import load_folder
 from icda_bench.ledger_tables import SHORT_NAMES
-from icda_bench.markdown import grouped, markdown, percent, spread
-from icda_bench.rows import write_rows
+from icda_bench.markdown import columns, grouped, markdown, numbers, percent, spread
+from icda_bench.rows import Row, write_rows
 
 WAYS = {"held_out": "held-out answer", "strength": "strength", "loss": "loss at the end"}
 
@@ -39,28 +39,12 @@ class StrengthArguments:
     """CSV file to write (benchmarks/results/group_strengths.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class StrengthRow:
-    """One group of a run's training set: how much of it is learned, its mean strength alpha_i, and their order.
-
-    `auroc` is the chance that a sample of the group has a higher strength than another sample of its classes; empty where
-    the group is all there is of them.
+def measure_group_strengths(folders: Iterable[Path]) -> list[Row]:
+    """A row for each group of each run, given the groups or not: how much of it is learned, its mean strength alpha_i, and
+    `auroc`, the chance that a sample of the group has a higher strength than another sample of its classes; empty where the
+    group is all there is of them.
     """
-
-    task: str
-    method: str
-    seed: int
-    group: str
-    samples: int
-    share_of_class: float
-    train_accuracy: float
-    strength: float
-    auroc: float | None
-
-
-def measure_group_strengths(folders: Iterable[Path]) -> list[StrengthRow]:
-    """Read the strengths of all training samples off finished runs, group by group, given the groups or not."""
-    rows: list[StrengthRow] = []
+    rows: list[Row] = []
     for folder in folders:
         config, task, networks, method = load_folder(folder)
         groups = task.train.groups
@@ -74,22 +58,27 @@ def measure_group_strengths(folders: Iterable[Path]) -> list[StrengthRow]:
             if not mine.any():
                 continue
             fellows = (seen.targets[:, None] == seen.targets[mine].unique()).any(1)
-            share = round(float(mine.sum() / fellows.sum()), 4)
-            learned, strength = (round(float(values[mine].mean()), 4) for values in (right.float(), strengths))
-            area = None if mine[fellows].all() else round(float(roc_auc_score(mine[fellows], strengths[fellows])), 4)
-            place = (config.task, config.method, config.seed, name, int(mine.sum()))
-            rows.append(StrengthRow(*place, share, learned, strength, area))
+            order = None if mine[fellows].all() else roc_auc_score(mine[fellows], strengths[fellows])
+            rows.append(
+                {
+                    **{"task": config.task, "method": config.method, "seed": config.seed, "group": name},
+                    "samples": int(mine.sum()),
+                    "share_of_class": round(float(mine.sum() / fellows.sum()), 4),
+                    "train_accuracy": round(float(right[mine].float().mean()), 4),
+                    "strength": round(float(strengths[mine].mean()), 4),
+                    "auroc": None if order is None else round(float(order), 4),
+                }
+            )
     return rows
 
 
-def group_strengths_table(rows: Iterable[StrengthRow]) -> str:
+def group_strengths_table(rows: Iterable[Row]) -> str:
     """Mean ± standard deviation over seeds; the AUROC of the smaller groups only, as that of two groups sums to one."""
     body = []
-    for place, mine in grouped(rows, lambda row: (row.task, row.method, row.group)).items():
-        strength = spread([row.strength for row in mine], digits=3)
-        auroc = spread([row.auroc for row in mine if row.auroc is not None], digits=3)
-        order = auroc if mine[0].share_of_class < 0.5 else ""
-        body.append([*place, str(mine[0].samples), percent(mine, "train_accuracy"), strength, order])
+    for place, mine in grouped(rows, columns("task", "method", "group")).items():
+        strength, order = (spread(numbers(mine, name), digits=3) for name in ("strength", "auroc"))
+        order = order if float(mine[0]["share_of_class"]) < 0.5 else ""
+        body.append([*place, str(mine[0]["samples"]), percent(mine, "train_accuracy"), strength, order])
     titles = ["task", "method", "group", "samples", "learned, %", "mean strength", "AUROC in its class"]
     return markdown(titles, body)
 
@@ -104,26 +93,14 @@ class MistakesArguments:
     """CSV file to write (benchmarks/results/mistakes.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class MistakesRow:
-    """One run: the share of its labels that are wrong, and AUROCs for them; empty where a method has no such figure.
+def measure_mistakes(folders: Iterable[Path]) -> list[Row]:
+    """The share of each run's labels that are wrong, and AUROCs for them; empty where a method has no such figure.
 
     `held_out` is of a low probability of the given label, by networks that have not learned from the sample; `strength` of
-    a low strength where metadata teach it, of a high one by angles; `loss` of a high one at the end of training.
+    a low strength where metadata teach it, of a high one by angles; `loss` of a high one at the end of training. Clean
+    labels are read here and nowhere else: the runs were not shown them.
     """
-
-    task: str
-    method: str
-    seed: int
-    wrong: float
-    held_out: float | None
-    strength: float | None
-    loss: float | None
-
-
-def measure_mistakes(folders: Iterable[Path]) -> list[MistakesRow]:
-    """Clean labels are read here and nowhere else: the runs were not shown them."""
-    rows = []
+    rows: list[Row] = []
     for folder in folders:
         config, task, networks, method = load_folder(folder)
         train = task.train
@@ -137,9 +114,9 @@ def measure_mistakes(folders: Iterable[Path]) -> list[MistakesRow]:
             strengths = sample_strengths(method, seen).per_sample.double()
             scores["strength"] = -strengths if isinstance(method, MetaICDAMethod) else strengths
         areas = {name: auroc(values, wrong) for name, values in scores.items()}
-        found = (None if areas.get(name) is None else round(float(areas[name] or 0), 4) for name in WAYS)
-        share = round(float(wrong.double().mean()), 4)
-        rows.append(MistakesRow(config.task, config.method, config.seed, share, *found))
+        found = {name: None if areas.get(name) is None else round(float(areas[name] or 0), 4) for name in WAYS}
+        run = {"task": config.task, "method": config.method, "seed": config.seed}
+        rows.append({**run, "wrong": round(float(wrong.double().mean()), 4), **found})
     return rows
 
 
@@ -151,19 +128,18 @@ def _held_out(method: Method, targets: Tensor) -> dict[str, Tensor]:
     return {"held_out": -likely[torch.arange(len(targets)), targets]}
 
 
-def mistakes_table(rows: Iterable[MistakesRow]) -> str:
+def mistakes_table(rows: Iterable[Row]) -> str:
     """Mean ± standard deviation over seeds of each AUROC, by task and method."""
     body = []
-    for (task, method), mine in grouped(rows, lambda row: (row.task, row.method)).items():
-        areas = [[value for row in mine if (value := getattr(row, name)) is not None] for name in WAYS]
+    for (task, method), mine in grouped(rows, columns("task", "method")).items():
         titles = (task, SHORT_NAMES.get(method, method), percent(mine[:1], "wrong"))
-        body.append([*titles, *(spread(values, digits=3) for values in areas)])
+        body.append([*titles, *(spread(numbers(mine, name), digits=3) for name in WAYS)])
     return markdown(["task", "method", "wrong labels, %", *(f"AUROC of {name}" for name in WAYS.values())], body)
 
 
 def run_strengths(options: StrengthArguments) -> None:
     rows = measure_group_strengths(_named(options.runs, "runs/bench/cpu/cmnist/icda/seed0-*"))
-    print(*rows, sep="\n")
+    print(group_strengths_table(rows))
     if options.out is not None:
         write_rows(options.out, rows, machine=True)
 

@@ -1,5 +1,6 @@
 """Do meta-learning methods learn what they are for? Small tasks, one recipe, and what the strengths say of wrong labels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from icda.terminal import make_console
 from icda.training import TrainConfig
 from icda.training.grid import run_grid
 from icda.training.run import load_folder
+from icda_bench.markdown import markdown, numbers, spread
 from icda_bench.options import all_cores
-from icda_bench.rows import write_rows
+from icda_bench.rows import Row, write_rows
 
 TASKS = ("digits_lt", "digits_flip_noise", "digits_coloured")
 METHODS = ("icda", "meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
@@ -43,19 +45,6 @@ class Arguments:
     """CSV file for the AUROC of wrong labels (benchmarks/results/meta_separation.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class Separation:
-    """How well a number about each training sample finds the mislabelled ones (AUROC).
-
-    A learned strength that is low marks a wrong label: what the metadata contradict gets no margin.
-    """
-
-    seed: int
-    low_learned_strength: float
-    direct_strength: float
-    loss: float
-
-
 def run(options: Arguments) -> None:
     console = make_console()
     recipe = TrainConfig(epochs=options.epochs, out=f"{options.out}/{{task}}/{{method}}/seed{{seed}}")
@@ -64,22 +53,26 @@ def run(options: Arguments) -> None:
     folder = Path(options.out) / "digits_flip_noise/meta_icda"
     separations = [noise_separation(folder / f"seed{seed}") for seed in range(options.seeds)]
     for separation in separations:
-        console.print(f"wrong labels found by {separation}", highlight=False)
+        console.print(
+            "wrong labels found by", *(f"{name} {value}" for name, value in separation.items()), highlight=False
+        )
     if options.ledger is not None:
         write_ledger(options.ledger, (to_row(result, "demo") for result in results))
     if options.separation is not None:
         write_rows(options.separation, separations, machine=True)
 
 
-def noise_separation(folder: Path) -> Separation:
-    """AUROC for mislabelled training samples of the learned strength, of the angle's, and of the plain loss."""
+def noise_separation(folder: Path) -> Row:
+    """AUROC for mislabelled training samples of the learned strength, of the angle's, and of the plain loss.
+
+    A learned strength that is low marks a wrong label: what the metadata contradict gets no margin.
+    """
     config, task, networks, method = load_folder(folder)
     if not isinstance(method, MetaICDAMethod) or task.train.clean_targets is None:
         raise InputError(f"{folder} is not a Meta-ICDA run on a task with known label noise.")
     wrong = (task.train.targets != task.train.clean_targets).numpy()
-    numbers = _numbers(task, networks[0], method)
-    scores = {name: float(roc_auc_score(wrong, value.numpy())) for name, value in numbers.items()}
-    return Separation(config.seed, **scores)
+    scores = _numbers(task, networks[0], method)
+    return {"seed": config.seed} | {name: float(roc_auc_score(wrong, value)) for name, value in scores.items()}
 
 
 @torch.no_grad()
@@ -96,3 +89,10 @@ def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> 
         "direct_strength": direct.per_sample,
         "loss": F.cross_entropy(output.logits, batch.targets, reduction="none"),
     }
+
+
+def separation_table(rows: Sequence[Row]) -> str:
+    """How well numbers about a training sample find wrong labels: AUROC, mean ± standard deviation over seeds."""
+    names = {"low_learned_strength": "learned strength, low", "direct_strength": "strength by angle", "loss": "loss"}
+    body = [[title, spread(numbers(rows, name), digits=3)] for name, title in names.items()]
+    return markdown(["number about a sample", "AUROC for wrong labels"], body)

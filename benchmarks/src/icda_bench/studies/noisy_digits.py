@@ -5,9 +5,10 @@ Each fills a CSV file training by training; those that the file holds are not ru
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,11 @@ from icda.results import RunResult
 from icda.training import TrainConfig, train
 from icda.training.evaluation import auroc, minority
 from icda.training.run import load_folder, load_task
-from icda_bench.markdown import grouped, markdown, percent, spread
+from icda_bench.markdown import columns, grouped, markdown, numbers, percent, spread
 from icda_bench.options import StudyFile
-from icda_bench.rows import fill
+from icda_bench.rows import Row, fill
 
 TASK = "digits_flip_noise"
-UNKNOWN = float("nan")
 
 # The last epoch and the best. The latter is no fair figure: nobody has the test set while training. It is here because
 # tables of noise papers are often made so, and can then not be compared with last epochs.
@@ -36,18 +36,6 @@ RECIPES: dict[str, dict[str, Any]] = {  # the recipes of the tables
     TASK: {"model": "small_cnn", "epochs": 30},
     "cifar10_flip_40_small": {"model": "resnet8", "epochs": 30, "batch_size": 64} | COSINE,
 }
-
-
-@dataclass(frozen=True)
-class BestEpochRow:
-    """Test accuracies of one training: at its end, and in the epoch where it was highest."""
-
-    task: str
-    method: str
-    seed: int
-    last: float
-    best: float
-    best_epoch: int
 
 
 @dataclass(frozen=True)
@@ -69,40 +57,30 @@ def watched(**settings: Any) -> tuple[RunResult, list[float]]:
     return result, [float(record["validation_accuracy"]) for record in result.history or ()]
 
 
-def measure_best_epoch(task: str, method: str, seed: int) -> BestEpochRow:
+def measure_best_epoch(task: str, method: str, seed: int) -> Row:
+    """Test accuracies of one training: at its end, and in the epoch where it was highest."""
     _, accuracies = watched(task=task, method=method, seed=seed, **RECIPES[task])
     best = max(accuracies)
-    return BestEpochRow(task, method, seed, accuracies[-1], best, accuracies.index(best))
+    return {"last": accuracies[-1], "best": best, "best_epoch": accuracies.index(best)}
 
 
-def best_epoch_table(rows: Sequence[BestEpochRow]) -> str:
+def best_epoch_table(rows: Iterable[Row]) -> str:
     """Test accuracy of the last epoch beside that of the best, which nobody could have chosen."""
     body = []
-    for (task, method), mine in grouped(rows, lambda row: (row.task, row.method)).items():
+    for (task, method), mine in grouped(rows, columns("task", "method")).items():
         body.append([task, METHODS[method], percent(mine, "last"), percent(mine, "best")])
     return markdown(["task", "method", "last epoch", "best test epoch, not a fair figure"], body)
 
 
 def run_best_epoch(options: BestEpochArguments) -> None:
     cells = [(task, method, seed) for seed in range(options.seeds) for task in options.tasks for method in METHODS]
-    print(best_epoch_table(fill(options.out, BestEpochRow, cells, measure_best_epoch)))
+    print(best_epoch_table(fill(options.out, ("task", "method", "seed"), cells, measure_best_epoch)))
 
 
 # How far metadata may be few or wrong before a method that learns from them is led astray.
 
 LEARNERS = {"meta_icda_signed": "Meta-ICDA, signed", "meta_weight_net": "Meta-Weight-Net"}
 CASES = ((10, 0.0), (5, 0.0), (2, 0.0), (10, 0.1))  # samples per class, share of wrong labels
-
-
-@dataclass(frozen=True)
-class FewMetadataRow:
-    """Test accuracy of one training with `per_class` metadata of each class, a share `wrong` of them mislabelled."""
-
-    per_class: int
-    wrong: float
-    method: str
-    seed: int
-    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -128,27 +106,28 @@ def fewer(task: Task, per_class: int, wrong: float, seed: int) -> Task:
     return replace(task, metadata=Split(metadata.source, metadata.rows[chosen], targets))
 
 
-def measure_few_metadata(per_class: int, wrong: float, method: str, seed: int, epochs: int) -> FewMetadataRow:
+def measure_few_metadata(per_class: int, wrong: float, method: str, seed: int, epochs: int) -> Row:
+    """Test accuracy with `per_class` metadata of each class, a share `wrong` of them mislabelled."""
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(task=TASK, method=method, seed=seed, epochs=epochs, out=folder)
         result = train(config, task=fewer(load_task(config), per_class, wrong, seed))
-    return FewMetadataRow(per_class, wrong, method, seed, result.metric("accuracy") or 0.0)
+    return {"accuracy": result.metric("accuracy") or 0.0}
 
 
-def few_metadata_table(rows: Sequence[FewMetadataRow]) -> str:
+def few_metadata_table(rows: Iterable[Row]) -> str:
     """Test accuracy by the number of metadata and the share of wrong ones among them."""
     body = []
-    for (per_class, wrong), mine in grouped(rows, lambda row: (row.per_class, row.wrong)).items():
-        by_method = grouped(mine, lambda row: row.method)
+    for (per_class, wrong), mine in grouped(rows, columns("per_class", "wrong")).items():
+        by_method = grouped(mine, itemgetter("method"))
         cells = (percent(by_method.get(method, []), "accuracy") for method in LEARNERS)
-        body.append([str(per_class), f"{wrong:.0%}", *cells])
+        body.append([per_class, f"{float(wrong):.0%}", *cells])
     return markdown(["metadata per class", "of them wrong", *LEARNERS.values()], body)
 
 
 def run_few_metadata(options: FewMetadataArguments) -> None:
     cells = [(*case, method, seed) for seed in options.seeds for case in CASES for method in LEARNERS]
     measure = partial(measure_few_metadata, epochs=options.epochs)
-    print(few_metadata_table(fill(options.out, FewMetadataRow, cells, measure)))
+    print(few_metadata_table(fill(options.out, ("per_class", "wrong", "method", "seed"), cells, measure)))
 
 
 # What is left of signed Meta-ICDA when training goes on: its parts taken away, and epochs chosen on metadata.
@@ -163,19 +142,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class LongTrainingRow:
-    """One training: test accuracy of its last epoch and of the epoch with the lowest loss on metadata."""
-
-    form: str
-    seed: int
-    epochs: int
-    last: float
-    selected: float
-    selected_epoch: int
-    auroc_wrong: float  # of a low strength for wrong labels, in the last epoch
-
-
-@dataclass(frozen=True)
 class LongTrainingArguments(StudyFile):
     """Train signed Meta-ICDA for long, with and without its parts."""
 
@@ -187,53 +153,45 @@ class LongTrainingArguments(StudyFile):
     """Settings of signed Meta-ICDA, of those named here."""
 
 
-def measure_long_training(form: str, seed: int, epochs: int) -> LongTrainingRow:
+def measure_long_training(form: str, seed: int, epochs: int) -> Row:
+    """Test accuracy of the last epoch and of the one with the lowest loss on metadata; AUROC of a low strength for wrong
+    labels in the last epoch."""
     method: dict[str, Any] = {"method": "meta_icda_signed", "options": SETTINGS[form], "selection": "metadata_nll"}
     result, accuracies = watched(task=TASK, seed=seed, epochs=epochs, **method)
     chosen = result.selected_epoch
     assert chosen is not None, "a finished run has one"
     assert result.history is not None
     area = float(result.history[-1]["strength_auroc_wrong"])
-    return LongTrainingRow(form, seed, epochs, accuracies[-1], accuracies[chosen], chosen, area)
+    accuracy = {"last": accuracies[-1], "selected": accuracies[chosen]}
+    return {**accuracy, "selected_epoch": chosen, "auroc_wrong": area}
 
 
-def long_training_table(rows: Sequence[LongTrainingRow]) -> str:
+def long_training_table(rows: Iterable[Row]) -> str:
     """Test accuracy of the last epoch beside that of the epoch chosen on metadata, by settings."""
     body = []
-    cells = grouped(rows, lambda row: (row.epochs, list(SETTINGS).index(row.form)))
+    cells = grouped(rows, lambda row: (int(row["epochs"]), list(SETTINGS).index(row["form"])))
     for (epochs, _), mine in sorted(cells.items()):
-        seeds = ", ".join(map(str, sorted(row.seed for row in mine)))
+        seeds = ", ".join(map(str, sorted(int(row["seed"]) for row in mine)))
         figures = (
             percent(mine, "last"),
             percent(mine, "selected"),
-            spread([row.auroc_wrong for row in mine], digits=2),
+            spread(numbers(mine, "auroc_wrong"), digits=2),
         )
-        body.append([mine[0].form, str(epochs), seeds, *figures])
+        body.append([mine[0]["form"], str(epochs), seeds, *figures])
     titles = ["settings", "epochs", "seeds", "last epoch", "lowest loss on metadata"]
     return markdown([*titles, "AUROC for wrong labels, last epoch"], body)
 
 
 def run_long_training(options: LongTrainingArguments) -> None:
     cells = [(form, seed, epochs) for epochs in options.epochs for form in options.forms for seed in options.seeds]
-    print(long_training_table(fill(options.out, LongTrainingRow, cells, measure_long_training)))
+    print(long_training_table(fill(options.out, ("form", "seed", "epochs"), cells, measure_long_training)))
 
 
 # Whether the sign of learned strengths tells a wrong label, to be withdrawn, from a right one that contradicts a
 # shortcut, to be pushed. Both look alike to a network that answers with the colour.
 
+AREAS = ("withdraws_wrong", "pushes_minority")
 FORMS = {"ce": "CE", "signed": "Meta-ICDA, signed", "held_out": "signed, with held-out networks"}
-
-
-@dataclass(frozen=True)
-class ShortcutAndNoiseRow:
-    """Test figures of one training, and how well its strengths mark both kinds of samples (0.5 is chance)."""
-
-    form: str
-    seed: int
-    accuracy: float
-    worst_group: float
-    withdraws_wrong: float  # AUROC of a low strength for wrong labels
-    pushes_minority: float  # AUROC of a high strength, among right labels, for those that contradict the colour
 
 
 @dataclass(frozen=True)
@@ -246,7 +204,8 @@ class ShortcutAndNoiseArguments(StudyFile):
     """Length of each training."""
 
 
-def measure_shortcut_and_noise(form: str, seed: int, epochs: int) -> ShortcutAndNoiseRow:
+def measure_shortcut_and_noise(form: str, seed: int, epochs: int) -> Row:
+    """Test figures of one training, and how well its strengths mark both kinds of samples (0.5 is chance)."""
     recipe = TrainConfig(task="digits_coloured_noise", seed=seed, epochs=epochs)
     with tempfile.TemporaryDirectory() as place:
         options: dict[str, Any] = {}
@@ -255,29 +214,29 @@ def measure_shortcut_and_noise(form: str, seed: int, epochs: int) -> ShortcutAnd
             train(replace(recipe, method="shortcut_prior", options={"form": "soft"}, out=options["held_out"]))
         method = "cross_entropy" if form == "ce" else "meta_icda_signed"
         result = train(replace(recipe, method=method, options=options, out=f"{place}/run"))
-        areas = (UNKNOWN, UNKNOWN) if form == "ce" else separations(Path(place) / "run")
+        areas = dict.fromkeys(AREAS, math.nan) if form == "ce" else separations(Path(place) / "run")
     accuracy, worst_group = (result.metric(name) or 0.0 for name in ("accuracy", "worst_group_accuracy"))
-    return ShortcutAndNoiseRow(form, seed, accuracy, worst_group, *areas)
+    return {"accuracy": accuracy, "worst_group": worst_group, **areas}
 
 
-def separations(folder: Path) -> tuple[float, float]:
-    """Of the strengths that a trained model gives the training samples: for wrong labels, and for the minority."""
+def separations(folder: Path) -> dict[str, float]:
+    """AUROC of a low strength for wrong labels, and of a high one, among right labels, for those against the colour."""
     _, task, networks, method = load_folder(folder)
     clean, groups = task.train.clean_targets, task.train.groups
     assert clean is not None, "the task of this study knows its wrong labels"
     assert groups is not None, "and its groups"
     strengths = sample_strengths(method, run_pass(method, networks, task.train)).per_sample.double()
     right, few = task.train.targets == clean, minority(clean, groups)
-    for_wrong, for_few = auroc(-strengths, ~right), auroc(strengths[right], few[right])
-    return UNKNOWN if for_wrong is None else for_wrong, UNKNOWN if for_few is None else for_few
+    found = (auroc(-strengths, ~right), auroc(strengths[right], few[right]))
+    return {name: math.nan if area is None else area for name, area in zip(AREAS, found, strict=True)}
 
 
-def shortcut_and_noise_table(rows: Sequence[ShortcutAndNoiseRow]) -> str:
+def shortcut_and_noise_table(rows: Iterable[Row]) -> str:
     """Accuracy and worst group, and both AUROCs, by form."""
-    by_form, body = grouped(rows, lambda row: row.form), []
+    by_form, body = grouped(rows, itemgetter("form")), []
     for form in (name for name in FORMS if name in by_form):
         mine = by_form[form]
-        areas = [[getattr(row, name) for row in mine] for name in ("withdraws_wrong", "pushes_minority")]
+        areas = [numbers(mine, name) for name in AREAS]
         shown = ("" if math.isnan(part[0]) else spread(part, digits=2) for part in areas)
         body.append([FORMS[form], percent(mine, "accuracy"), percent(mine, "worst_group"), *shown])
     titles = ["method", "accuracy", "worst group", "AUROC of a low strength for wrong labels"]
@@ -287,4 +246,4 @@ def shortcut_and_noise_table(rows: Sequence[ShortcutAndNoiseRow]) -> str:
 def run_shortcut_and_noise(options: ShortcutAndNoiseArguments) -> None:
     cells = [(form, seed) for seed in range(options.seeds) for form in FORMS]
     measure = partial(measure_shortcut_and_noise, epochs=options.epochs)
-    print(shortcut_and_noise_table(fill(options.out, ShortcutAndNoiseRow, cells, measure)))
+    print(shortcut_and_noise_table(fill(options.out, ("form", "seed"), cells, measure)))

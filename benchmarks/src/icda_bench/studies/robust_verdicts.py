@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import mean
 from typing import Any
 
 from icda.cross_fit.rules import NO, YES
@@ -13,9 +14,9 @@ from icda.data.bias.shortcut import plant_shortcut
 from icda.data.datasets.digits import coloured_digits
 from icda.data.generators import generator_for
 from icda.training import TrainConfig, train
-from icda_bench.markdown import grouped, markdown
+from icda_bench.markdown import columns, grouped, markdown, numbers
 from icda_bench.options import StudyFile
-from icda_bench.rows import fill
+from icda_bench.rows import Row, fill
 
 # A plant is a kind and a number: per cent of wrong labels, per cent of samples against the shortcut, or a tail's ratio.
 NOISE, MARKS = ("flip", "uniform"), ("colour", "patch", "frame", "texture")
@@ -38,41 +39,8 @@ BASES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {  # the plants of ea
     "cifar10_small": (FEW, COSINE),
     "cifar100_small": (FEW, COSINE),
 }
+CHANCES = {"shortcut": "shortcut_chance", "noise": "label_noise_chance", "tail": "long_tail_chance"}
 WORDS = {"flip": "flips", "uniform": "uniform noise", "tail": "tail"}
-
-
-@dataclass(frozen=True)
-class RobustRow:
-    """One training: the chances that robust gave, and its figures on a test set without the bias."""
-
-    base: str
-    plant: str
-    method: str
-    seed: int
-    accuracy: float
-    worst_group: float | None = None
-    shortcut: float | None = None
-    noise: float | None = None
-    tail: float | None = None
-
-    @property
-    def found(self) -> set[str]:
-        """What was called wrong with the data."""
-        return {kind for kind, chance in self._chances.items() if chance >= YES}
-
-    @property
-    def is_unsure(self) -> bool:
-        return any(NO < self._chances[kind] < YES for kind in ("shortcut", "noise"))
-
-    @property
-    def is_right(self) -> bool:
-        """Whether all that was planted was found and nothing else; beside a shortcut wrong labels may stay unnoticed."""
-        truth = planted(self.plant)
-        return self.found == truth or ("shortcut" in truth and self.found == truth - {"noise"})
-
-    @property
-    def _chances(self) -> dict[str, float]:
-        return {"shortcut": self.shortcut or 0.0, "noise": self.noise or 0.0, "tail": self.tail or 0.0}
 
 
 @dataclass(frozen=True)
@@ -83,6 +51,21 @@ class RobustArguments(StudyFile):
     """Sets to plant in: digits, mnist_5k, cifar10_small, cifar100_small."""
     seeds: tuple[int, ...] = (20, 21, 22, 23, 24)
     """Seeds of data and training; the rule was made on 20 to 24."""
+
+
+def found(row: Row) -> set[str]:
+    """What was called wrong with the data."""
+    return {kind for kind in CHANCES if float(row[kind]) >= YES}
+
+
+def is_unsure(row: Row) -> bool:
+    return any(NO < float(row[kind]) < YES for kind in ("shortcut", "noise"))
+
+
+def is_right(row: Row) -> bool:
+    """Whether all that was planted was found and nothing else; beside a shortcut wrong labels may stay unnoticed."""
+    truth = planted(row["plant"])
+    return found(row) == truth or ("shortcut" in truth and found(row) == truth - {"noise"})
 
 
 def planted(plant: str) -> set[str]:
@@ -115,26 +98,25 @@ def make_task(base: str, plant: str, seed: int) -> Task:
     return replace(task, name=f"{base}_{plant}".replace("+", "_and_"))
 
 
-def measure(base: str, plant: str, method: str, seed: int) -> RobustRow:
+def measure(base: str, plant: str, method: str, seed: int) -> Row:
+    """The chances that robust gave, and the figures of a training on a test set without the bias."""
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(method=method, seed=seed, data_seed=seed, out=f"{folder}/run", **BASES[base][1])
         result = train(config, task=make_task(base, plant, seed))
     assert result.history, "it was trained just now"
     last = result.history[-1]
-    names = ("shortcut_chance", "label_noise_chance", "long_tail_chance") if method == "robust" else ()
-    chances = [float(last[name]) for name in names]
+    chances = {kind: float(last[name]) if method == "robust" else None for kind, name in CHANCES.items()}
     worst = result.metric("worst_group_accuracy") if "shortcut" in planted(plant) else None
-    return RobustRow(base, plant, method, seed, result.metric("accuracy") or 0.0, worst, *chances)
+    return {"accuracy": result.metric("accuracy") or 0.0, "worst_group": worst, **chances}
 
 
-def robust_verdicts_table(rows: Sequence[RobustRow]) -> str:
+def robust_verdicts_table(rows: Sequence[Row]) -> str:
     """By task: right verdicts, and accuracy (and worst group) beside cross entropy's."""
     body = []
-    for (base, plant), mine in grouped(rows, lambda row: (row.base, row.plant)).items():
-        judged = [row for row in mine if row.method == "robust"]
-        right = sum(row.is_right for row in judged)
-        unsure = sum(row.is_unsure for row in judged)
-        plain = [row for row in mine if row.method != "robust"]
+    for (base, plant), mine in grouped(rows, columns("base", "plant")).items():
+        judged = [row for row in mine if row["method"] == "robust"]
+        right, unsure = (sum(map(judge, judged)) for judge in (is_right, is_unsure))
+        plain = [row for row in mine if row["method"] != "robust"]
         body.append([base, _words(plant), f"{right} of {len(judged)}", str(unsure), _figure(judged), _figure(plain)])
     return markdown(["set", "planted", "right verdict", "cannot tell", "robust", "CE"], body)
 
@@ -151,11 +133,9 @@ def _words(plant: str) -> str:
     return " and ".join(words)
 
 
-def _figure(rows: Sequence[RobustRow]) -> str:
-    means = [100 * sum(row.accuracy for row in rows) / max(len(rows), 1)]
-    groups = [row.worst_group for row in rows if row.worst_group is not None]
-    means += [100 * sum(groups) / len(groups)] if groups else []
-    return " / ".join(f"{mean:.1f}" for mean in means) if rows else ""
+def _figure(rows: Sequence[Row]) -> str:
+    means = [100 * mean(values) for name in ("accuracy", "worst_group") if (values := numbers(rows, name))]
+    return " / ".join(f"{figure:.1f}" for figure in means)
 
 
 def run(options: RobustArguments) -> None:
@@ -166,4 +146,4 @@ def run(options: RobustArguments) -> None:
         for plant in BASES[base][0]
         for method in ("robust", "cross_entropy")
     ]
-    print(robust_verdicts_table(fill(options.out, RobustRow, cells, measure)))
+    print(robust_verdicts_table(fill(options.out, ("base", "plant", "method", "seed"), cells, measure)))

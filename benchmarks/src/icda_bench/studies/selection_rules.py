@@ -6,8 +6,9 @@ epoch that a rule has chosen. The rule that is given the validation groups is th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from operator import itemgetter
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from icda.selection import Selector
@@ -15,9 +16,9 @@ from icda.training.config import TrainConfig
 from icda.training.evaluation import evaluate_split
 from icda.training.run import build, load_task, make_accelerator
 from icda.training.trainer import Trainer
-from icda_bench.markdown import markdown
+from icda_bench.markdown import grouped, markdown, numbers
 from icda_bench.options import Root, check_names
-from icda_bench.rows import fill
+from icda_bench.rows import Row, fill
 from icda_bench.suites.suite import cell_config, load_suite
 
 ORACLE = "validation_worst_group"
@@ -48,19 +49,6 @@ class Arguments:
     selection.csv in that folder; runs that it has are not made again."""
 
 
-@dataclass(frozen=True)
-class RuleRow:
-    """One rule in one run: the epoch it takes, and that epoch's worst test group against the oracle's."""
-
-    task: str
-    method: str
-    seed: int
-    rule: str
-    epoch: int
-    worst_group_accuracy: float
-    below_oracle: float
-
-
 class WatchedTrainer(Trainer):
     """A trainer that also writes down the worst test group after each epoch."""
 
@@ -73,7 +61,7 @@ class WatchedTrainer(Trainer):
         return record
 
 
-def compare_rules(config: TrainConfig) -> list[RuleRow]:
+def compare_rules(config: TrainConfig) -> list[Row]:
     """Train once and ask every rule. The task must have validation groups; the method does not get to see them."""
     task = load_task(config)
     networks, method = build(config, task)
@@ -83,37 +71,39 @@ def compare_rules(config: TrainConfig) -> list[RuleRow]:
     history = [record.as_dict() for record in trainer.history]
     last_stage = history[-1]["stage"]
     begun = next(number for number, record in enumerate(history) if record["stage"] == last_stage)
-    return rule_rows(config, history[begun:], trainer.seen[begun:], begun)
+    return rule_rows(history[begun:], trainer.seen[begun:], begun)
 
 
-def selection_table(rows: Sequence[RuleRow]) -> str:
+def selection_table(rows: Sequence[Row]) -> str:
     """For each task and rule, over methods and seeds: the mean worst group, and how far it lies below the oracle's.
 
     Last come all runs together, where there are several tasks.
     """
-    tasks = dict.fromkeys(row.task for row in rows)
-    body = [_mean(task, rule, [row for row in rows if row.task == task]) for task in tasks for rule in RULES]
-    if len(tasks) > 1:
+    by_task = grouped(rows, itemgetter("task"))
+    body = [_mean(task, rule, mine) for task, mine in by_task.items() for rule in RULES]
+    if len(by_task) > 1:
         body += [_mean("all", rule, rows) for rule in RULES]
     return markdown(["task", "rule", "worst group, %", "below the oracle", "runs"], body)
 
 
-def _mean(task: str, rule: str, rows: Sequence[RuleRow]) -> list[str]:
-    mine = [row for row in rows if row.rule == rule]
-    worst, below = (
-        sum(100 * getattr(row, name) for row in mine) / len(mine) for name in ("worst_group_accuracy", "below_oracle")
-    )
+def _mean(task: str, rule: str, rows: Sequence[Row]) -> list[str]:
+    mine = [row for row in rows if row["rule"] == rule]
+    worst, below = (100 * mean(numbers(mine, name)) for name in ("worst_group_accuracy", "below_oracle"))
     return [task, rule, f"{worst:.1f}", f"{below:.1f}", str(len(mine))]
 
 
-def rule_rows(
-    config: TrainConfig, history: Sequence[Mapping[str, Any]], seen: Sequence[float], begun: int
-) -> list[RuleRow]:
-    """A row for each rule from the validation figures of a stage's epochs and the worst test group after each."""
-    chosen, run = {rule: chosen_epoch(rule, history) for rule in RULES}, (config.task, config.method, config.seed)
-    oracle = seen[chosen[ORACLE]]
+def rule_rows(history: Sequence[Mapping[str, Any]], seen: Sequence[float], begun: int) -> list[Row]:
+    """A row for each rule, from the validation figures of a stage's epochs and the worst test group after each: the epoch
+    that it takes, and that epoch's worst test group against the oracle's."""
+    chosen = {rule: chosen_epoch(rule, history) for rule in RULES}
+    worst = {rule: seen[epoch] for rule, epoch in chosen.items()}
     return [
-        RuleRow(*run, rule, epoch + begun, round(seen[epoch], 6), round(oracle - seen[epoch], 6))
+        {
+            "rule": rule,
+            "epoch": epoch + begun,
+            "worst_group_accuracy": round(worst[rule], 6),
+            "below_oracle": round(worst[ORACLE] - worst[rule], 6),
+        }
         for rule, epoch in chosen.items()
     ]
 
@@ -139,7 +129,7 @@ def run(options: Arguments) -> None:
     check_names("methods", options.methods, known)
     check_names("tasks", options.tasks, places)
 
-    def measure(task: str, method: str, seed: int) -> list[RuleRow]:
+    def measure(task: str, method: str, seed: int) -> list[Row]:
         config = cell_config(suite, "cpu", places[task], known[method], seed)
         # Given the groups, which no method here reads, so that the oracle rule can be asked too.
         asked = {"attributes": "known", "selection": "validation_worst_pseudo_group", "root": options.root}
@@ -147,6 +137,7 @@ def run(options: Arguments) -> None:
         return compare_rules(replace(config, **asked, out=str(folder)))  # type: ignore[arg-type]
 
     cells = (
-        (task, method, seed) for seed, task, method in product(range(options.seeds), options.tasks, options.methods)
+        (task, method, seed) for seed in range(options.seeds) for task in options.tasks for method in options.methods
     )
-    print(selection_table(fill(options.ledger or options.out / "selection.csv", RuleRow, cells, measure, machine=True)))
+    out = options.ledger or options.out / "selection.csv"
+    print(selection_table(fill(out, ("task", "method", "seed"), cells, measure, machine=True)))

@@ -7,8 +7,8 @@ or a logit was no longer finite.
 
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,33 +17,13 @@ from PIL import Image
 from icda.data.datasets.cifar import load_cifar10
 from icda.errors import IcdaError
 from icda.training import TrainConfig, train
-from icda_bench.markdown import grouped, markdown, spread
+from icda_bench.markdown import columns, grouped, markdown, numbers, percent
 from icda_bench.options import StudyFile
-from icda_bench.rows import fill
+from icda_bench.rows import Row, fill
 
 IMAGE_SIZE = 16
+CELL = ("images", "classes", "method", "bound", "clip", "seed")
 UNBOUNDED = 1e30  # a bound on mapped variances that is none
-
-
-@dataclass(frozen=True)
-class StabilityRow:
-    """One training: whether it came to its end, and what it learned.
-
-    `bound` says whether variances are bounded, `clip` whether gradients are clipped; `largest_loss` is that of the worst
-    epoch (None in rows that were measured before it was kept).
-    """
-
-    images: int
-    classes: int
-    method: str
-    bound: str
-    clip: str
-    seed: int
-    diverged: bool
-    largest_loss: float | None
-    train_loss: float | None
-    test_accuracy: float | None
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -78,7 +58,12 @@ def make_folder(root: Path, num_images: int, num_classes: int) -> Path:
     return folder
 
 
-def measure(images: int, classes: int, method: str, bound: str, clip: str, seed: int, scratch: Path) -> StabilityRow:
+def measure(images: int, classes: int, method: str, bound: str, clip: str, seed: int, scratch: Path) -> Row:
+    """Whether one training came to its end, and what it learned.
+
+    `bound` says whether variances are bounded, `clip` whether gradients are clipped; `largest_loss` is that of the worst
+    epoch (empty in rows that were measured before it was kept).
+    """
     started = time.perf_counter()
     config = TrainConfig(
         data=str(make_folder(scratch, images, classes)),
@@ -89,9 +74,9 @@ def measure(images: int, classes: int, method: str, bound: str, clip: str, seed:
         clip_norm=None if clip == "none" else "auto",
         out=str(scratch / f"run_{images}_{classes}_{method}_{seed}"),
     )
-    found = train_once(config)
-    seconds = round(time.perf_counter() - started, 1)
-    return StabilityRow(images, classes, method, bound, clip, seed, found[0] is None, *found, seconds)
+    largest, last, accuracy = train_once(config)
+    figures = {"diverged": largest is None, "largest_loss": largest, "train_loss": last, "test_accuracy": accuracy}
+    return {**figures, "seconds": round(time.perf_counter() - started, 1)}
 
 
 def train_once(config: TrainConfig) -> tuple[float | None, float | None, float | None]:
@@ -106,15 +91,16 @@ def train_once(config: TrainConfig) -> tuple[float | None, float | None, float |
     return max(losses), losses[-1], result.metric("accuracy")
 
 
-def stability_table(rows: Sequence[StabilityRow]) -> str:
+def stability_table(rows: Iterable[Row]) -> str:
     """For each folder and method: how many trainings diverged, how high losses rose, and the accuracy of the others."""
     body = []
-    for key, mine in sorted(grouped(rows, lambda row: astuple(row)[:5]).items()):
-        accuracies = [100 * row.test_accuracy for row in mine if row.test_accuracy is not None]
-        diverged = f"{sum(row.diverged for row in mine)} of {len(mine)}"
-        highest = [row.largest_loss for row in mine if row.largest_loss is not None]
+    places = grouped(rows, columns(*CELL[:-1]))
+    for key in sorted(places, key=lambda key: (*map(int, key[:2]), *key[2:])):
+        mine = places[key]
+        diverged = f"{sum(row['diverged'] == 'True' for row in mine)} of {len(mine)}"
+        highest = numbers(mine, "largest_loss")
         worst = f"{max(highest):.1f} ({len(highest)})" if highest else ""
-        body.append([*map(str, key), diverged, worst, spread(accuracies, digits=1)])
+        body.append([*key, diverged, worst, percent(mine, "test_accuracy")])
     header = ["images", "classes", "method", "bound", "clipping", "diverged", "largest loss of an epoch"]
     return markdown([*header, "test accuracy of the others, %"], body)
 
@@ -130,5 +116,5 @@ def run(options: Arguments) -> None:
         for method in options.methods
     ]
     with tempfile.TemporaryDirectory() as scratch:
-        rows = fill(options.out, StabilityRow, cells, partial(measure, scratch=Path(scratch)))
+        rows = fill(options.out, CELL, cells, partial(measure, scratch=Path(scratch)))
     print(stability_table(rows))

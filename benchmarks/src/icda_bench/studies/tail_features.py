@@ -7,10 +7,11 @@ closed form, and what lies between.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ from icda.data.splits import take_per_class
 from icda.estimators.classifier import ICDAClassifier
 from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.solver import fit_head
-from icda_bench.markdown import grouped, markdown, percent
+from icda_bench.markdown import grouped, markdown, numbers, percent
 from icda_bench.options import Root, check_names
-from icda_bench.rows import fill, machine_columns
+from icda_bench.rows import Row, fill, machine_columns
 from icda_bench.studies.features import FeaturePart, FeatureSet, embed_images
 
 BLOCK = 10_000  # pictures per file of the cache: a run that is killed goes on with the next
@@ -258,29 +259,11 @@ class Arguments:
     """CSV file to fill (benchmarks/results/tail_features.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class TailRow:
-    """One head on one set with one seed: accuracies on the balanced test part, and what was chosen on validation data."""
+def judge(data: TailSet, fits: Heads, row: TailHead, heads: dict[tuple[str, float], Any]) -> Row:
+    """The best of a row's heads on validation data: what was chosen, and accuracies on the balanced test part.
 
-    set: str
-    method: str
-    seed: int
-    accuracy: float
-    many: float
-    medium: float
-    few: float
-    chosen: float
-    validation_accuracy: float
-    samples: int
-    seconds: float
-    processor: str
-    cores: int
-    torch: str
-    commit: str
-
-
-def judge(data: TailSet, fits: Heads, row: TailHead, heads: dict[tuple[str, float], Any], seed: int) -> TailRow:
-    """The best of a row's heads on validation data, judged on the test part. `heads` keeps what was fitted."""
+    `heads` keeps what was fitted.
+    """
     started, best = time.perf_counter(), (-1.0, 0.0)
     for choice in row.choices:
         if (row.name, choice) not in heads:
@@ -292,35 +275,32 @@ def judge(data: TailSet, fits: Heads, row: TailHead, heads: dict[tuple[str, floa
     logits = heads[row.name, chosen](data.test.features)
     hits = logits.argmax(1) == data.test.targets
     per_class = np.array([hits[data.test.targets == label].mean() for label in range(logits.shape[1])])
-    kinds: dict[str, Any] = {name: round(float(per_class[classes].mean()), 5) for name, classes in data.kinds().items()}
-    machine: dict[str, Any] = {name: value or "" for name, value in machine_columns().items() if name != "threads"}
-    return TailRow(
-        set=data.name,
-        method=row.name,
-        seed=seed,
-        accuracy=round(float(per_class.mean()), 5),
+    kinds = {name: round(float(per_class[classes].mean()), 5) for name, classes in data.kinds().items()}
+    machine = {name: value or "" for name, value in machine_columns().items() if name != "threads"}
+    return {
+        "accuracy": round(float(per_class.mean()), 5),
         **kinds,
-        chosen=chosen,
-        validation_accuracy=round(score, 5),
-        samples=len(data.train.targets),
-        seconds=round(time.perf_counter() - started, 1),
+        "chosen": chosen,
+        "validation_accuracy": round(score, 5),
+        "samples": len(data.train.targets),
+        "seconds": round(time.perf_counter() - started, 1),
         **machine,
-    )
+    }
 
 
-def tail_table(rows: Sequence[TailRow]) -> str:
+def tail_table(rows: Iterable[Row]) -> str:
     """Mean ± standard deviation over seeds, in per cent, for one set."""
-    by_method, body = grouped(rows, lambda row: row.method), []
+    by_method, body = grouped(rows, itemgetter("method")), []
     for head in (head for head in ROWS if head.name in by_method):
         mine = by_method[head.name]
-        chosen = ", ".join(f"{value:g}" for value in sorted({row.chosen for row in mine}))
+        chosen = ", ".join(f"{value:g}" for value in sorted(set(numbers(mine, "chosen"))))
         body.append([head.title, *(percent(mine, figure) for figure in ("accuracy", *KINDS)), chosen])
     return markdown(["head", "accuracy", *KINDS, "chosen"], body)
 
 
-def tail_tables(rows: Sequence[TailRow]) -> str:
+def tail_tables(rows: Iterable[Row]) -> str:
     """All sets that were run, one under the other."""
-    by_set = grouped(rows, lambda row: row.set)
+    by_set = grouped(rows, itemgetter("set"))
     return "\n\n".join(f"**{TITLES[name]}**\n\n{tail_table(by_set[name])}" for name in SETS if name in by_set)
 
 
@@ -336,9 +316,9 @@ def run(options: Arguments) -> None:
         data = SETS[name](data_root(options.root), seed, options.cache).standardised().reduced(DIRECTIONS)
         return data, Heads(data.train)
 
-    def measure(name: str, method: str, seed: int) -> TailRow:
+    def measure(name: str, method: str, seed: int) -> Row:
         data, heads = load(name, seed)
         fitted = kept.setdefault((name, None if data.fixed_training else seed), {})
-        return judge(data, heads, chosen[method], fitted, seed)
+        return judge(data, heads, chosen[method], fitted)
 
-    print(tail_tables(fill(options.out, TailRow, cells, measure)))
+    print(tail_tables(fill(options.out, ("set", "method", "seed"), cells, measure)))

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from icda_bench.rows import read_rows, write_rows
+from icda_bench.rows import read_table, write_rows
 from icda_bench.studies.embeddings import methods, run, sets
 from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
-from icda_bench.studies.embeddings.run import EmbeddingsRow, run_cells
+from icda_bench.studies.embeddings.run import run_cells
 from icda_bench.studies.embeddings.sets import BiasedSet
 from icda_bench.studies.features import FeaturePart
 
@@ -34,7 +34,7 @@ def only_the_small_set(monkeypatch):
 
 
 def worst(method):
-    return run_cells("small", 0, [method], Path(), Path())[0].worst_group_accuracy
+    return run_cells("small", 0, [method], Path(), Path())[0]["worst_group_accuracy"]
 
 
 def test_guessed_groups_come_close_to_true_ones():
@@ -69,8 +69,8 @@ def test_rows_that_are_told_nothing_never_read_attributes():
 def test_every_row_gives_a_cell():
     cells = run_cells("small", 0, [row.name for row in ROWS], Path(), Path())
     expected = [(row.name, rule) for row in ROWS for rule in RULES[row.knows]]
-    assert [(cell.method, cell.selection) for cell in cells] == expected
-    assert all(0 < cell.worst_group_accuracy <= cell.accuracy <= 1 for cell in cells)
+    assert [(cell["method"], cell["selection"]) for cell in cells] == expected
+    assert all(0 < cell["worst_group_accuracy"] <= cell["accuracy"] <= 1 for cell in cells)
 
 
 def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch):
@@ -104,12 +104,12 @@ def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch):
 def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "process_pool", ThreadPoolExecutor)  # another process would not know the small set
     path = tmp_path / "a.csv"
-    earlier = replace(run_cells("small", 0, ["ce"], Path(), Path())[0], accuracy=0.123, commit="earlier")
+    earlier = {**run_cells("small", 0, ["ce"], Path(), Path())[0], "accuracy": 0.123, "commit": "earlier"}
     write_rows(path, [earlier])
     options = run.Arguments(("small",), ("ce",), seeds=1, jobs=1, out=path)
     cells = run.run_table(options)
-    assert [cell.selection for cell in cells] == [BY_ACCURACY, BY_CLASS]
-    assert cells[0] == earlier
-    assert read_rows(path, EmbeddingsRow) == cells
+    assert [cell["selection"] for cell in cells] == [BY_ACCURACY, BY_CLASS]
+    assert (cells[0]["accuracy"], cells[0]["commit"]) == ("0.123", "earlier")
+    assert [row["selection"] for row in read_table(path)] == [BY_ACCURACY, BY_CLASS]
     monkeypatch.setattr(run, "run_cells", lambda *_: pytest.fail("ran a finished cell"))
-    assert run.run_table(options) == cells
+    assert run.run_table(options) == read_table(path)

@@ -13,9 +13,9 @@ import torch
 
 from icda.data.registry import data_root
 from icda.engines import process_pool
-from icda_bench.markdown import markdown, percent
+from icda_bench.markdown import columns, markdown, percent
 from icda_bench.options import Root, all_cores, check_names
-from icda_bench.rows import machine_columns, read_rows, write_rows
+from icda_bench.rows import Row, machine_columns, read_table, write_rows
 from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
 from icda_bench.studies.embeddings.sets import SETS
 
@@ -30,6 +30,7 @@ COLUMNS = {
 HEADLINE_ROWS = ("ce", "la", "icda", "ce_contrast", "ce_prior", "ce_groups", "dfr")
 HEADLINE_COLUMNS = (("waterbirds", "place"), ("adult", "race"), ("compas", "race"))
 KNOWS = {"labels": "labels", "groups": "groups", "metadata": "metadata"}
+KEY = columns("set", "method", "seed", "selection")
 GIVEN = {BY_ACCURACY: "labels, C by accuracy", BY_CLASS: "labels, C by worst class"}
 
 
@@ -52,60 +53,37 @@ class Arguments:
     """CSV file to fill (benchmarks/results/embeddings.csv is ours)."""
 
 
-@dataclass(frozen=True)
-class EmbeddingsRow:
-    """One method on one set with one seed, judged by the groups of one attribute."""
-
-    set: str
-    attribute: str
-    method: str
-    knows: str
-    seed: int
-    accuracy: float
-    worst_group_accuracy: float
-    C: float
-    selection: str
-    selection_score: float
-    seconds: float
-    processor: str
-    cores: int
-    threads: int
-    torch: str
-    commit: str
-
-    @property
-    def key(self) -> tuple[str, str, int, str]:
-        return self.set, self.method, self.seed, self.selection
-
-
-def run_table(options: Arguments) -> list[EmbeddingsRow]:
+def run_table(options: Arguments) -> list[Row]:
     """Fill the file with one row per cell; each set and seed is one job on one thread."""
     root, cache, path, sets = data_root(options.root), options.cache, options.out, options.sets or tuple(SETS)
     rows = [row for row in ROWS if not options.methods or row.name in options.methods]
-    done = read_rows(path, EmbeddingsRow)
-    known = {cell.key for cell in done}
+    done: list[Row] = [*read_table(path)]
+    known = set(map(KEY, done))
     for name in sets:  # embeddings are computed once, before jobs could compute them side by side
         SETS[name](root, 0, cache)
     with process_pool(options.jobs) as pool:
         futures = []
         for seed, name in product(range(options.seeds), sets):
             missing = [
-                row.name for row in rows if any((name, row.name, seed, rule) not in known for rule in RULES[row.knows])
+                row.name
+                for row in rows
+                if any((name, row.name, str(seed), rule) not in known for rule in RULES[row.knows])
             ]
             if missing:
                 futures.append(pool.submit(run_cells, name, seed, missing, root, cache))
         for future in as_completed(futures):
-            done = sorted([*done, *(cell for cell in future.result() if cell.key not in known)], key=_order)
+            done = sorted([*done, *(cell for cell in future.result() if KEY(cell) not in known)], key=_order)
             write_rows(path, done)
             print(f"{len(done)} rows in {path}")
     return done
 
 
-def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: Path) -> list[EmbeddingsRow]:
-    """All cells of one set and seed."""
+def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: Path) -> list[Row]:
+    """All cells of one set and seed: a method judged by the groups of one attribute each."""
     torch.set_num_threads(1)
     bench = Bench(SETS[name](root, seed, cache), seed)
-    cells, machine = [], machine_columns()
+    cells: list[Row] = []
+    machine = machine_columns()
     for row in (row for row in ROWS if row.name in methods):
         for attribute in bench.attributes(row):
             started = time.perf_counter()
@@ -114,18 +92,21 @@ def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: P
             for judged in tuple(bench.data.test.attributes) if attribute is None else (attribute,):
                 for rule, fitted in chosen.items():
                     accuracy, worst = bench.judge(fitted.model, judged)
-                    figures = (round(accuracy, 5), round(worst, 5), fitted.C, rule, round(fitted.scores[rule], 5))
-                    cells.append(EmbeddingsRow(name, judged, row.name, row.knows, seed, *figures, seconds, **machine))
+                    place = {"set": name, "attribute": judged, "method": row.name, "knows": row.knows, "seed": seed}
+                    figures = {"accuracy": round(accuracy, 5), "worst_group_accuracy": round(worst, 5), "C": fitted.C}
+                    choice = {"selection": rule, "selection_score": round(fitted.scores[rule], 5), "seconds": seconds}
+                    cells.append({**place, **figures, **choice, **machine})
     return cells
 
 
-def _order(cell: EmbeddingsRow) -> tuple[int, str, int, str, int]:
+def _order(cell: Row) -> tuple[int, str, int, str, int]:
     methods = [row.name for row in ROWS]
-    return list(SETS).index(cell.set), cell.attribute, methods.index(cell.method), cell.selection, cell.seed
+    place = list(SETS).index(cell["set"]), cell["attribute"], methods.index(cell["method"])
+    return *place, cell["selection"], int(cell["seed"])
 
 
 def embeddings_table(
-    path: Path,
+    cells: Sequence[Row],
     figure: str = "worst_group_accuracy",
     only: Sequence[str] = (),
     places: Sequence[tuple[str, str]] = tuple(COLUMNS),
@@ -135,20 +116,19 @@ def embeddings_table(
 
     A head that is given only labels has a line for each rule that C was chosen by, but for the one that is `left_out`.
     """
-    cells = read_rows(path, EmbeddingsRow)
     body = []
     for row in (row for row in ROWS if not only or row.name in only):
         for rule in (rule for rule in RULES[row.knows] if rule != left_out):
-            mine = [cell for cell in cells if (cell.method, cell.selection) == (row.name, rule)]
+            mine = [cell for cell in cells if (cell["method"], cell["selection"]) == (row.name, rule)]
             if mine:
                 given = KNOWS[row.knows] if left_out else GIVEN.get(rule, KNOWS[row.knows])
                 body.append([row.title, given, *(_column(mine, place, figure) for place in places)])
     return markdown(["head", "given", *(COLUMNS[place] for place in places)], body)
 
 
-def _column(cells: list[EmbeddingsRow], place: tuple[str, str], figure: str) -> str:
+def _column(cells: list[Row], place: tuple[str, str], figure: str) -> str:
     figure = "accuracy" if place[0] == "cad_imdb" else figure
-    return percent([cell for cell in cells if (cell.set, cell.attribute) == place], figure)
+    return percent([cell for cell in cells if (cell["set"], cell["attribute"]) == place], figure)
 
 
 def run(options: Arguments) -> None:

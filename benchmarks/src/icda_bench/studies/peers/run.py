@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -14,14 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import balanced_accuracy_score
 
 from icda.data.registry import data_root
-from icda_bench.markdown import grouped, markdown, spread
+from icda_bench.markdown import columns, grouped, markdown, numbers, percent
 from icda_bench.options import Root, check_names
-from icda_bench.rows import fill
+from icda_bench.rows import Row, fill
 from icda_bench.studies.features import FeaturePart, worst_group
 from icda_bench.studies.peers.methods import METHODS, Method, installed
 from icda_bench.studies.peers.sets import GROUP, SETS
 
 NOT_INSTALLED = "not installed"
+FIGURES = ("accuracy", "balanced_accuracy", "worst_group", "seconds")
 
 
 @dataclass
@@ -41,23 +43,6 @@ class Arguments:
     """CSV file to fill (benchmarks/results/peers.csv is ours); rows that it holds are not measured again."""
 
 
-@dataclass(frozen=True)
-class PeerRow:
-    """A method on a split: shares of right test samples, seconds of the fit, and a note where there is no figure."""
-
-    data: str
-    seed: int
-    method: str
-    train: int
-    features: int
-    test: int
-    accuracy: float | None = None
-    balanced_accuracy: float | None = None
-    worst_group: float | None = None
-    seconds: float | None = None
-    note: str = ""
-
-
 def run(options: Arguments) -> None:
     check_names("data", options.data, SETS)
     check_names("methods", options.methods, METHODS)
@@ -65,21 +50,20 @@ def run(options: Arguments) -> None:
     cells = product(options.data or SETS, range(options.seeds), options.methods or METHODS)
     rows = fill(
         options.out,
-        PeerRow,
+        ("data", "seed", "method"),
         cells,
-        lambda name, seed, method: measure(name, seed, method, *load(name, seed)),
+        lambda name, seed, method: measure(seed, METHODS[method], *load(name, seed)),
         machine=True,
-        is_stale=lambda row: row.note and installed(METHODS[row.method]),
+        is_stale=lambda row: row["note"] and installed(METHODS[row["method"]]),
     )
     print(*(peers_table(rows, figure) for figure in ("worst_group", "accuracy", "seconds")), sep="\n\n")
 
 
-def measure(data: str, seed: int, name: str, train: FeaturePart, test: FeaturePart) -> PeerRow:
-    """Fit to the one part and judge on the other, which is used for nothing else."""
-    method, (samples, width) = METHODS[name], train.features.shape
-    row = PeerRow(data, seed, name, samples, width, len(test.targets))
+def measure(seed: int, method: Method, train: FeaturePart, test: FeaturePart) -> Row:
+    """Fit to the one part and judge on the other, which is used for nothing else; a note where there is no figure."""
+    sizes = {"train": len(train.targets), "features": train.features.shape[1], "test": len(test.targets)}
     if not installed(method):
-        return replace(row, note=NOT_INSTALLED)
+        return {**sizes, **dict.fromkeys(FIGURES), "note": NOT_INSTALLED}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         start = time.perf_counter()
@@ -87,19 +71,15 @@ def measure(data: str, seed: int, name: str, train: FeaturePart, test: FeaturePa
         seconds = time.perf_counter() - start
     predicted = predict(test)
     hits = predicted == test.targets
-    return replace(
-        row,
-        accuracy=round(float(hits.mean()), 4),
-        balanced_accuracy=round(float(balanced_accuracy_score(test.targets, predicted)), 4),
-        worst_group=round(worst_group(hits, test.groups(GROUP)), 4),
-        seconds=round(seconds, 2),
-    )
+    found = (hits.mean(), balanced_accuracy_score(test.targets, predicted), worst_group(hits, test.groups(GROUP)))
+    shares = {name: round(float(value), 4) for name, value in zip(FIGURES, found, strict=False)}
+    return {**sizes, **shares, "seconds": round(seconds, 2), "note": ""}
 
 
-def peers_table(rows: list[PeerRow], figure: str) -> str:
+def peers_table(rows: Sequence[Row], figure: str) -> str:
     """A figure of each method on each data set, over splits; beside accuracy, in per cent, stands balanced accuracy."""
-    cells = grouped(rows, lambda row: (row.method, row.data))
-    names = list(dict.fromkeys(row.data for row in rows))
+    cells = grouped(rows, columns("method", "data"))
+    names = list(dict.fromkeys(row["data"] for row in rows))
     body = []
     for name, method in METHODS.items():
         if any((name, data) in cells for data in names):
@@ -115,13 +95,12 @@ def _needs(method: Method, figure: str) -> list[str]:
     return [method.given or "nothing", "features" + (f" and {method.at_prediction}" if method.at_prediction else "")]
 
 
-def _cell(rows: list[PeerRow], figure: str) -> str:
-    values = [value for row in rows if (value := getattr(row, figure)) is not None]
+def _cell(rows: Sequence[Row], figure: str) -> str:
+    values = numbers(rows, figure)
     if not values:
-        return next((row.note for row in rows), "")
+        return next((row["note"] for row in rows), "")
     if figure == "seconds":
         return f"{np.mean(values):.1f}"
     if figure == "accuracy":
-        balanced = np.mean([row.balanced_accuracy for row in rows if row.balanced_accuracy is not None])
-        return f"{100 * np.mean(values):.1f} / {100 * balanced:.1f}"
-    return spread([100 * value for value in values], digits=1)
+        return f"{100 * np.mean(values):.1f} / {100 * np.mean(numbers(rows, 'balanced_accuracy')):.1f}"
+    return percent(rows, figure)

@@ -6,7 +6,6 @@ Limits fitted on all sets but one and judged on that one say what the verdicts a
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,6 @@ from icda.cross_fit.flatness import Flatness
 from icda.cross_fit.pairs import PairEvidence
 from icda.cross_fit.rules import LIMITS, Limit, Limits, Verdict
 from icda_bench.markdown import grouped, markdown
-from icda_bench.rows import read_table
 
 CaseRow = dict[str, Any]
 PLANTED = ("shortcut", "label_noise", "long_tail")
@@ -70,32 +68,30 @@ def truth_of(row: CaseRow) -> dict[str, bool]:
     }
 
 
-def verdict_table(path: Path) -> str:
+def verdict_table(rows: Sequence[CaseRow]) -> str:
     """Per kind of data: cases, and how often each planted trouble was named, missed or left open."""
-    rows = [(row, verdicts_of(row)) for row in read_table(path)]
-    kinds, body = grouped(rows, lambda pair: str(pair[0]["kind"])), []
+    found = [(row, verdicts_of(row)) for row in rows]
+    kinds, body = grouped(found, lambda pair: str(pair[0]["kind"])), []
     for kind in sorted(kinds, key=lambda kind: (kind.count("+"), kind)):
-        said = (_counts([found[trouble] for _, found in kinds[kind]]) for trouble in PLANTED)
+        said = (_counts([verdicts[trouble] for _, verdicts in kinds[kind]]) for trouble in PLANTED)
         body.append([kind.replace("noise", "wrong labels").replace("+", " + "), str(len(kinds[kind])), *said])
     titles = ["data", "cases", *(f"{TITLES[kind]}: yes / cannot tell / no" for kind in PLANTED)]
     return markdown(titles, body)
 
 
-def detail_table(path: Path) -> str:
+def detail_table(rows: Sequence[CaseRow]) -> str:
     """The same of single troubles by rate, size and origin of the features."""
-    rows = [(row, verdicts_of(row)) for row in read_table(path)]
+    found = [(row, verdicts_of(row)) for row in rows]
     body = []
-    for title, kind, chosen in _slices():
-        cases = [(row, found) for row, found in rows if chosen(row)]
+    for title, kind, is_chosen in _slices():
+        cases = [verdicts[kind] for row, verdicts in found if is_chosen(row)]
         if cases:
-            said = _counts([found[kind] for _, found in cases])
-            body.append([title, TITLES[kind], str(len(cases)), said])
+            body.append([title, TITLES[kind], str(len(cases)), _counts(cases)])
     return markdown(["cases", "asked about", "number", "yes / cannot tell / no"], body)
 
 
-def regret_table(path: Path) -> str:
+def regret_table(rows: Sequence[CaseRow]) -> str:
     """Mean and worst regret against the best of CE, LA and the oracle: in the worst group, and in mean accuracy."""
-    rows = read_table(path)
     harmful = [row for row in rows if is_harmful(row)]
     plain = [row for row in rows if float(row["minority"]) == 0]
     body = []
@@ -204,17 +200,19 @@ def fit_limits(cases: Sequence[Judged]) -> Limits:
     return best
 
 
-def left_out(path: Path) -> list[dict[str, Any]]:
+def left_out(rows: Sequence[CaseRow]) -> list[dict[str, Any]]:
     """One row per case with the answers of limits that were fitted without its set; synthetic sets are one."""
-    cases = [Judged(row["pool"], evidence_of(row), truth_of(row)) for row in read_table(path)]
-    rows = []
+    cases = [Judged(row["pool"], evidence_of(row), truth_of(row)) for row in rows]
+    answers = []
     for name in sorted({family(case.pool) for case in cases}):
         limits = fit_limits([case for case in cases if family(case.pool) != name])
         for case in (case for case in cases if family(case.pool) == name):
             found = decide(case.evidence, limits)
             planted = {f"{kind}_planted": case.truth[kind] for kind in PLANTED}
-            rows.append({"set": name, "pool": case.pool, **planted, **{kind: found[kind].answer for kind in PLANTED}})
-    return rows
+            answers.append(
+                {"set": name, "pool": case.pool, **planted, **{kind: found[kind].answer for kind in PLANTED}}
+            )
+    return answers
 
 
 def family(pool: str) -> str:
@@ -222,9 +220,8 @@ def family(pool: str) -> str:
     return "gaussian" if pool.startswith("gaussian") else pool
 
 
-def left_out_table(path: Path) -> str:
+def left_out_table(rows: Sequence[CaseRow]) -> str:
     """Named and false alarms per set, each judged by limits fitted to the other sets; from the rows of `left_out`."""
-    rows = read_table(path)
     body = []
     for name in [*sorted({row["set"] for row in rows}), "all"]:
         chosen = [row for row in rows if name in ("all", row["set"])]

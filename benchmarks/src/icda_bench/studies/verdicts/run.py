@@ -61,18 +61,18 @@ def run(options: Arguments) -> None:
     root, pools = data_root(options.root), options.pools or ALL
     if options.fresh:
         plans = {name: fresh_plans(name, options.fresh) for name in pools}
-        run_rows(options.fresh_out, planted_cases(root, options.cache, plans), evidence_rows)
-        print(verdict_table(options.fresh_out), detail_table(options.fresh_out), sep="\n\n")
+        rows = run_rows(options.fresh_out, planted_cases(root, options.cache, plans), evidence_rows)
+        print(verdict_table(rows), detail_table(rows), sep="\n\n")
         return
     plans = {name: plans_of(name)[: options.cases] for name in pools}
-    run_rows(options.out, planted_cases(root, options.cache, plans), evidence_rows)
-    print(verdict_table(options.out), detail_table(options.out), sep="\n\n")
+    rows = run_rows(options.out, planted_cases(root, options.cache, plans), evidence_rows)
+    print(verdict_table(rows), detail_table(rows), sep="\n\n")
     if len(pools) > 1:
-        write_rows(options.left_out, left_out(options.out))
-        print(left_out_table(options.left_out))
+        write_rows(options.left_out, left_out(rows))
+        print(left_out_table(read_table(options.left_out)))
     if options.treat:
-        run_rows(options.treated, planted_cases(root, options.cache, plans), lambda case: [fit_row(case)])
-        print(regret_table(options.treated))
+        rows = run_rows(options.treated, planted_cases(root, options.cache, plans), lambda case: [fit_row(case)])
+        print(regret_table(rows))
 
 
 def run_rows(path: Path, planted: Iterable[Case], measure: Callable[[Case], Iterable[CaseRow]]) -> list[CaseRow]:
@@ -85,7 +85,7 @@ def run_rows(path: Path, planted: Iterable[Case], measure: Callable[[Case], Iter
             done += [{**asdict(plan), "kind": plan.kind, **row} for row in measure(case)]
             write_rows(path, done)
             print(f"{plan.pool} {plan.seed}: {plan.kind}")
-    return done
+    return [*read_table(path)]
 
 
 def planted_cases(root: Path | None, cache: Path, plans: dict[str, list[Plan]]) -> Iterator[Case]:
