@@ -16,8 +16,10 @@ def test_rows_come_back_as_they_were_and_new_ones_are_added(tmp_path):
     path = tmp_path / "new" / "rows.csv"
     assert read_table(path) == []
     append_rows(path, [FIRST])
-    append_rows(path, [SECOND])
+    append_rows(path, [dict(reversed(SECOND.items()))])  # columns stand where the header has them
     assert read_table(path) == [as_text(FIRST), as_text(SECOND)]
+    with pytest.raises(ValueError, match="share_of_class"):
+        append_rows(path, [{**FIRST, "share_of_class": 0.5}])
     write_rows(path, [SECOND])
     assert read_table(path) == [as_text(SECOND)]
 

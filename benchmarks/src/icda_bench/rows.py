@@ -31,15 +31,16 @@ def read_table(path: Path) -> list[dict[str, str]]:
 def write_rows(path: Path, rows: Iterable[Row], *, machine: bool = False) -> None:
     """Replace a file at once; `machine` adds what the rows were measured on."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, _as_csv(rows, machine, header=True).encode())
+    write_atomically(path, _as_csv(rows, machine).encode())
 
 
 def append_rows(path: Path, rows: Iterable[Row], *, machine: bool = False) -> None:
-    """Add rows to a file, which begins with its header."""
+    """Add rows to a file, whose header says in which order their columns stand."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = _as_csv(rows, machine, header=not path.exists())
-    with path.open("a", newline="", encoding="utf-8") as file:
-        file.write(text)
+    with path.open("a+", newline="", encoding="utf-8") as file:
+        file.seek(0)
+        names = next(csv.reader(file), None)
+        file.write(_as_csv(rows, machine, names))
 
 
 def fill(
@@ -81,12 +82,12 @@ def machine_columns() -> dict[str, Any]:
     return {name: environment[name] for name in ("processor", "cores", "threads", "torch", "commit")}
 
 
-def _as_csv(rows: Iterable[Row], machine: bool, header: bool) -> str:
+def _as_csv(rows: Iterable[Row], machine: bool, names: list[str] | None = None) -> str:
     added = machine_columns() if machine else {}
     flat = [{**row, **added} for row in rows]
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(flat[0]), lineterminator="\n")
-    if header:
+    writer = csv.DictWriter(text, names or list(flat[0]), lineterminator="\n")
+    if names is None:
         writer.writeheader()
     writer.writerows(flat)
     return text.getvalue()
