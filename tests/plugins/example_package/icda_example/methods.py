@@ -10,7 +10,13 @@ class ClippedLoss(Method):
 
     running_mean: Tensor
 
-    def __init__(self, setup: Setup, *, cap: float = 2.0, momentum: float = 0.9) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        cap: float = 2.0,
+        momentum: float = 0.9,
+    ) -> None:
         super().__init__()
         self.cap, self.momentum = cap, momentum
         # A buffer is saved, and restored when a run is resumed.

@@ -3,7 +3,12 @@ import torch
 from icda.metrics import Predictions, metric
 
 
-@metric("worst_confusion", higher_is_better=False, label="Worst confusion", percent=True)
+@metric(
+    "worst_confusion",
+    higher_is_better=False,
+    label="Worst confusion",
+    percent=True,
+)
 def worst_confusion(predictions: Predictions) -> float:
     """Largest share of a class that is taken for one other class."""
     classes = predictions.logits.shape[1]

@@ -7,5 +7,7 @@ class Compromise(SelectionRule):
 
 
 compromise = Compromise(
-    "validation_compromise", "accuracy", description="highest mean of the accuracy and the worst class's"
+    "validation_compromise",
+    "accuracy",
+    description="highest mean of the accuracy and the worst class's",
 )
