@@ -38,8 +38,7 @@ POSITIONAL = (("eval", "run"), ("embed", "data"), ("audit", "data"), ("report", 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
 def test_the_overview_names_every_command_in_80_columns(words, icda, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    answer = icda(*words)
-    assert answer.code == 0
+    answer = icda(*words).worked()
     unwrapped = " ".join(answer.out.split())
     assert all(f"{name} {summary}" in unwrapped for name, summary in main.BUILT_IN.items())
     assert max(map(len, answer.out.splitlines())) <= 80
@@ -52,8 +51,7 @@ def test_the_version_is_that_of_the_package(icda):
 
 @pytest.mark.parametrize("words", HELP, ids=" ".join)
 def test_help_explains_every_option(words, icda):
-    answer = icda(*words, "--help")
-    assert answer.code == 0
+    answer = icda(*words, "--help").worked()
     names = [field.name for field in fields(HELP[words])]
     if words in (("train",), ("tune",)):
         names += [field.name for field in fields(TrainConfig) if field.name != "options"]
