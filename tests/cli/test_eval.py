@@ -56,16 +56,20 @@ def test_data_with_other_classes_is_refused(icda, run):
     assert "Traceback" not in answer.err
 
 
+def write_texts(name, rows):
+    lines = [f"{'good fine' if k % 3 else 'bad poor'} film {k},{'good' if k % 3 else 'bad'}" for k in range(rows)]
+    Path(name).write_text("\n".join(["text,label", *lines]))
+
+
+def train_on_texts(icda):
+    write_texts("train.csv", 90)
+    icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").worked()
+
+
 def test_all_of_other_data_is_judged_and_counted(icda):
     """A fifth of it was judged, and nobody said so."""
-
-    def texts(name: str, rows: int) -> None:
-        lines = [f"{'good fine' if k % 3 else 'bad poor'} film {k},{'good' if k % 3 else 'bad'}" for k in range(rows)]
-        Path(name).write_text("\n".join(["text,label", *lines]))
-
-    texts("train.csv", 90)
-    texts("new.csv", 30)
-    icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").worked()
+    train_on_texts(icda)
+    write_texts("new.csv", 30)
     answer = icda("eval", "run", "--data", "new.csv").worked()
     assert "Judged: 30 samples (bad 10, good 20)" in answer.out
     printed = json.loads(icda("eval", "run", "--data", "new.csv", "--json").out)
@@ -76,9 +80,7 @@ def test_all_of_other_data_is_judged_and_counted(icda):
 
 
 def test_one_class_alone_can_be_judged_and_a_named_split_is(icda):
-    lines = [f"{'good fine' if k % 2 else 'bad poor'} film {k},{'good' if k % 2 else 'bad'}" for k in range(60)]
-    Path("train.csv").write_text("\n".join(["text,label", *lines]))
-    icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").worked()
+    train_on_texts(icda)
     Path("one.csv").write_text("text,label,group\ngood film,good,x\nfine film,good,y\npoor film,good,y\n")
     answer = icda("eval", "run", "--data", "one.csv", "--json").worked()
     assert list(json.loads(answer.out)["metrics"]["per_group_accuracy"]) == ["x", "y"]
