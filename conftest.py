@@ -51,6 +51,17 @@ class Answer(NamedTuple):
         """All that was printed, frames and line breaks taken away."""
         return " ".join((self.out + self.err).replace("│", " ").split())
 
+    def worked(self) -> Answer:
+        assert self.code == 0, self.err
+        return self
+
+    def refused(self) -> Answer:
+        """Refused in words, not by a traceback."""
+        assert self.code == 1, self.text
+        assert "Traceback" not in self.err
+        assert "mistake in icda" not in self.err
+        return self
+
 
 @pytest.fixture
 def icda(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Answer]:

@@ -163,6 +163,20 @@ def column(page, table, position):
     )
 
 
+def shortcut_data(samples, agreement, width, weak, strong, seed=0):
+    """Features (N, A), two classes and an attribute (N,) that goes with the class in a share `agreement` of the samples.
+
+    `weak` and `strong` say in how many features class and attribute show, and how far from zero.
+    """
+    generator = np.random.default_rng(seed)
+    y = np.arange(samples) % 2
+    attribute = np.where(generator.random(samples) < agreement, y, 1 - y)
+    X = generator.normal(size=(samples, width))
+    X[:, : weak[0]] += weak[1] * (2 * y[:, None] - 1)
+    X[:, weak[0] : weak[0] + strong[0]] += strong[1] * (2 * attribute[:, None] - 1)
+    return X, y, attribute
+
+
 def write_photos(folder, samples=48, seed=0, classes=True, names=("red", "blue")):
     """Noise that is red in one class and blue in the other; without classes in no folder, or one that says nothing."""
     generator = np.random.default_rng(seed)

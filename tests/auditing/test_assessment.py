@@ -7,15 +7,11 @@ import torch
 from icda.auditing.assessment import assess, confirmed
 from icda.auditing.verdicts import Verdict, decide
 from icda.heads.blocks import BlockRows
+from support import shortcut_data
 
 
 def birds(samples=500, minority=0.05):
-    generator = np.random.default_rng(3)
-    y = generator.integers(0, 2, samples)
-    place = np.where(generator.random(samples) < minority, 1 - y, y)
-    X = generator.normal(size=(samples, 30))
-    X[:, :8] += 0.45 * (2 * y[:, None] - 1)
-    X[:, 8:12] += 2.0 * (2 * place[:, None] - 1)
+    X, y, _ = shortcut_data(samples, 1 - minority, 30, (8, 0.45), (4, 2.0), seed=3)
     return torch.from_numpy(((X - X.mean(0)) / X.std(0)).astype(np.float32)), torch.from_numpy(y)
 
 

@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from icda.auditing import audit
 from icda.auditing.result import COLUMNS
+from support import shortcut_data
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -25,13 +26,8 @@ def blobs(counts, width=32, apart=3.0, seed=0):
 
 def birds(samples=2000, minority=0.06, seed=0):
     """A weak signal of the class and a strong one of a place, which agree but for a minority."""
-    generator = np.random.default_rng(seed)
-    y = generator.integers(0, 2, samples)
-    sought = generator.random(samples) < minority
-    X = generator.normal(size=(samples, 32))
-    X[:, :8] += 0.6 * (2 * y[:, None] - 1)
-    X[:, 8:16] += 1.2 * (2 * np.where(sought, 1 - y, y)[:, None] - 1)
-    return X, y, sought
+    X, y, place = shortcut_data(samples, 1 - minority, 32, (8, 0.6), (8, 1.2), seed)
+    return X, y, place != y
 
 
 def flipped_digits(rate=0.2, seed=0):
@@ -281,13 +277,3 @@ def test_the_file_grows_with_the_classes_and_not_with_their_square(tmp_path, mon
         for row, column, value in largest:
             assert value == values[row, column]
             assert (np.delete(values[row], row) > value).sum() < 10
-
-
-def test_sparse_input_is_refused():
-    from scipy.sparse import csr_matrix
-
-    X, y = blobs([20, 20], width=4)
-    with pytest.raises(
-        TypeError, match=r"takes dense features, and X is a sparse matrix of shape .*: use X.toarray\(\)"
-    ):
-        audit(csr_matrix(X), y)

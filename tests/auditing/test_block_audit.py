@@ -9,7 +9,6 @@ import torch
 
 from icda import audit
 from icda.auditing import assessment
-from icda.auditing.result import Audit
 from icda.auditing.rows import confident_class, label_quality, scaled_joint
 from icda.auditing.run import AuditSettings, audit_blocks
 from icda.cli.audit import main
@@ -145,15 +144,6 @@ def test_the_rankings_begin_with_the_most_tied_and_the_most_doubtful():
     assert len(quality) == EXACT.top
 
 
-def test_how_rows_are_cut_changes_nothing():
-    features, labels = make_rows()
-    one, many = (audit_blocks(cut(features, labels, parts), settings=EXACT) for parts in (1, 9))
-    assert one.verdicts == many.verdicts
-    np.testing.assert_allclose(one.matrix, many.matrix, atol=1e-6)
-    np.testing.assert_allclose(one.tied.tie, many.tied.tie, atol=1e-6)
-    assert one.tied.row.tolist() == many.tied.row.tolist()
-
-
 def test_the_verdicts_on_few_rows_are_those_of_the_audit_in_memory():
     features, labels = make_rows()
     here, there = audit(features, labels), audit_blocks(cut(features, labels, 3))
@@ -283,12 +273,3 @@ def test_options_that_need_all_rows_are_refused(files):
 def test_options_that_would_do_nothing_are_refused(files, words, said):
     with pytest.raises(InputError, match=said):
         main([*files, *words])
-
-
-def test_it_prints_as_an_audit_does():
-    features, labels = make_rows()
-    found = audit_blocks(cut(features, labels, 3), settings=AuditSettings(rounds=0))
-    assert isinstance(found, Audit)
-    assert repr(found).startswith("<Audit of 420 samples, 3 classes.")
-    assert "most doubtful labels" in str(found)
-    assert "verdict" in found._repr_html_().lower()

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 import icda
+from support import shortcut_data
 
 
 def birds(samples=900, minority=0.06, seed=0):
-    generator = np.random.default_rng(seed)
-    y = np.arange(samples) % 2
-    place = np.where(generator.random(samples) < minority, 1 - y, y)
-    X = generator.normal(size=(samples, 40))
-    X[:, :6] += 0.4 * (2 * y[:, None] - 1)
-    X[:, 6:10] += 1.5 * (2 * place[:, None] - 1)
+    X, y, place = shortcut_data(samples, 1 - minority, 40, (6, 0.4), (4, 1.5), seed)
     return X, np.array(["land", "water"])[y], place
 
 

@@ -6,18 +6,14 @@ import torch
 from icda.auditing.evidence import Sketch
 from icda.auditing.treatment import MOST_STRENGTH, choose_treatment
 from icda.cross_fit.rules import Verdict, answered
+from support import shortcut_data
 
 
 @pytest.fixture(scope="module")
 def birds():
     """Two classes told by four weak features, and by two strong ones that go with 95 % of them."""
-    generator = torch.Generator().manual_seed(0)
-    y = torch.arange(800) % 2
-    place = torch.where(torch.rand(800, generator=generator) < 0.05, 1 - y, y)
-    features = torch.randn(800, 20, generator=generator)
-    features[:, :4] += 0.6 * (2 * y[:, None] - 1)
-    features[:, 4:6] += 2.5 * (2 * place[:, None] - 1)
-    return Sketch(features, torch.arange(800)), y
+    X, y, _ = shortcut_data(800, 0.95, 20, (4, 0.6), (2, 2.5))
+    return Sketch(torch.from_numpy(X).float(), torch.arange(800)), torch.from_numpy(y)
 
 
 def choose(birds, shortcut, noise=0.1):

@@ -22,8 +22,7 @@ def reviews(tmp_path):
 
 
 def test_a_folder_becomes_features_that_numpy_reads(icda, photos):
-    answer = icda("embed", photos, "--out", "f.npz", "--image-size", 32)
-    assert answer.code == 0, answer.err
+    answer = icda("embed", photos, "--out", "f.npz", "--image-size", 32).worked()
     assert "f.npz: 6 x 1280 features by efficientnet_lite0" in answer.out
     assert "2 classes: cat, dog" in answer.out
     assert "6/6 images" in answer.err
@@ -40,8 +39,7 @@ def test_the_batch_size_changes_nothing_and_a_second_run_gives_the_same_bytes(ic
 
 
 def test_a_table_of_texts_becomes_sentence_embeddings(icda, reviews):
-    answer = icda("embed", reviews)
-    assert answer.code == 0, answer.err
+    answer = icda("embed", reviews).worked()
     assert "features.npz: 4 x 384 features by minilm" in answer.out
     assert "4 groups: bad, a, bad, b, good, a, good, b" in answer.out
     features = load_features("features.npz").features
@@ -50,19 +48,16 @@ def test_a_table_of_texts_becomes_sentence_embeddings(icda, reviews):
 
 def test_an_unreadable_image_is_named_or_skipped(icda, photos):
     Path(photos, "cat", "002.png").write_bytes(b"no image")
-    answer = icda("embed", photos, "--image-size", 32)
-    assert answer.code == 1
+    answer = icda("embed", photos, "--image-size", 32).refused()
     assert "photos/cat/002.png" in answer.err
     assert "--skip-unreadable" in answer.err
-    answer = icda("embed", photos, "--image-size", 32, "--skip-unreadable", "--resume")
-    assert answer.code == 0
+    answer = icda("embed", photos, "--image-size", 32, "--skip-unreadable", "--resume").worked()
     assert "1 unreadable, left out and listed in the file as 'skipped':\n  cat/002.png\n" in answer.out
     assert load_features("features.npz").skipped.tolist() == ["cat/002.png"]
 
 
 def test_images_without_classes_are_embedded_on_request(icda, photos):
-    answer = icda("embed", f"{photos}/cat", "--unlabelled", "--image-size", 32)
-    assert answer.code == 0, answer.err
+    icda("embed", f"{photos}/cat", "--unlabelled", "--image-size", 32).worked()
     assert load_features("features.npz").y is None
 
 
@@ -82,8 +77,7 @@ def test_images_without_classes_are_embedded_on_request(icda, photos):
 )
 @pytest.mark.usefixtures("photos", "reviews")
 def test_a_mistake_ends_in_one_line_and_no_file(words, hint, icda):
-    answer = icda("embed", *words)
-    assert answer.code == 1
+    answer = icda("embed", *words).refused()
     assert hint in answer.err
     assert "Traceback" not in answer.text
     assert not list(Path().glob("features*"))

@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture
 def run(icda):
-    assert icda("train", "--task", "digits_coloured", "--epochs", 1, "--out", "run", "--quiet").code == 0
+    icda("train", "--task", "digits_coloured", "--epochs", 1, "--out", "run", "--quiet").worked()
     return "run"
 
 
@@ -36,8 +36,7 @@ def test_json_is_the_whole_result_and_nothing_else(icda, run):
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])
 def test_a_folder_that_is_no_run_is_named(folder, icda):
-    answer = icda("eval", folder)
-    assert answer.code == 1
+    answer = icda("eval", folder).refused()
     assert answer.err == (
         f"icda: {folder} holds no trained model (model.pt): give the folder of a finished `icda train`.\n"
     )
@@ -46,32 +45,32 @@ def test_a_folder_that_is_no_run_is_named(folder, icda):
 def test_a_damaged_model_is_named(icda, run):
     path = Path(run, "model.pt")
     path.write_bytes(path.read_bytes()[:5000])
-    answer = icda("eval", run)
-    assert answer.code == 1
-    assert "run/model.pt is not a checkpoint, or one that is damaged or truncated" in answer.err
+    assert "run/model.pt is not a checkpoint, or one that is damaged or truncated" in icda("eval", run).refused().err
 
 
 def test_data_with_other_classes_is_refused(icda, run):
     Path("texts.csv").write_text("text,label\n" + "".join(f"word {k},{'abc'[k % 3]}\n" for k in range(60)))
-    answer = icda("eval", run, "--data", "texts.csv")
-    assert answer.code == 1
+    answer = icda("eval", run, "--data", "texts.csv").refused()
     assert "was trained on classes" in answer.err
     assert "the data have a, b, c" in answer.err
     assert "Traceback" not in answer.err
 
 
+def write_texts(name, rows):
+    lines = [f"{'good fine' if k % 3 else 'bad poor'} film {k},{'good' if k % 3 else 'bad'}" for k in range(rows)]
+    Path(name).write_text("\n".join(["text,label", *lines]))
+
+
+def train_on_texts(icda):
+    write_texts("train.csv", 90)
+    icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").worked()
+
+
 def test_all_of_other_data_is_judged_and_counted(icda):
     """A fifth of it was judged, and nobody said so."""
-
-    def texts(name: str, rows: int) -> None:
-        lines = [f"{'good fine' if k % 3 else 'bad poor'} film {k},{'good' if k % 3 else 'bad'}" for k in range(rows)]
-        Path(name).write_text("\n".join(["text,label", *lines]))
-
-    texts("train.csv", 90)
-    texts("new.csv", 30)
-    assert icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").code == 0
-    answer = icda("eval", "run", "--data", "new.csv")
-    assert answer.code == 0, answer.err
+    train_on_texts(icda)
+    write_texts("new.csv", 30)
+    answer = icda("eval", "run", "--data", "new.csv").worked()
     assert "Judged: 30 samples (bad 10, good 20)" in answer.out
     printed = json.loads(icda("eval", "run", "--data", "new.csv", "--json").out)
     assert sum(map(sum, printed["confusion"])) == 30
@@ -81,12 +80,9 @@ def test_all_of_other_data_is_judged_and_counted(icda):
 
 
 def test_one_class_alone_can_be_judged_and_a_named_split_is(icda):
-    lines = [f"{'good fine' if k % 2 else 'bad poor'} film {k},{'good' if k % 2 else 'bad'}" for k in range(60)]
-    Path("train.csv").write_text("\n".join(["text,label", *lines]))
-    assert icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").code == 0
+    train_on_texts(icda)
     Path("one.csv").write_text("text,label,group\ngood film,good,x\nfine film,good,y\npoor film,good,y\n")
-    answer = icda("eval", "run", "--data", "one.csv", "--json")
-    assert answer.code == 0, answer.err
+    answer = icda("eval", "run", "--data", "one.csv", "--json").worked()
     assert list(json.loads(answer.out)["metrics"]["per_group_accuracy"]) == ["x", "y"]
     Path("split.csv").write_text("text,label,split\ngood film,good,train\nfine film,good,test\npoor film,bad,test\n")
     assert "Judged: 2 samples (bad 1, good 1)" in icda("eval", "run", "--data", "split.csv").out

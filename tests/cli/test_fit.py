@@ -24,8 +24,7 @@ def table(tmp_path):
 
 
 def test_from_a_table_to_predictions(icda, table):
-    answer = icda("fit", table, "--label-column", "kind")
-    assert answer.code == 0, answer.err
+    answer = icda("fit", table, "--label-column", "kind").worked()
     assert "Features: f0, f1, f2, f3." in answer.err
     assert "plain training" in answer.out
     assert "Next: icda predict model NEW" in answer.out
@@ -38,8 +37,7 @@ def test_from_a_table_to_predictions(icda, table):
         "source.json",
         "weights.safetensors",
     ]
-    answer = icda("predict", "model", table, "--out", "out/p.csv")
-    assert answer.code == 0, answer.err
+    answer = icda("predict", "model", table, "--out", "out/p.csv").worked()
     with Path("out/p.csv").open() as file:
         rows = list(csv.DictReader(file))
     with Path(table).open() as file:
@@ -47,21 +45,19 @@ def test_from_a_table_to_predictions(icda, table):
     right = sum(row["label"] == label for row, label in zip(rows, known, strict=True))
     assert right > 110
     assert f"a {sum(row['label'] == 'a' for row in rows)}, b " in answer.out
-    judged = icda("eval", "model", "--data", table)
-    assert judged.code == 0, judged.err
+    judged = icda("eval", "model", "--data", table).worked()
     assert "Judged: 120 samples (a 60, b 60)" in judged.out
     assert f"{100 * right / 120:.2f}" in judged.out
     assert package.load("model").predict(np.zeros((1, 4))).tolist() == ["a"]
 
 
 def test_a_model_is_not_overwritten_by_accident(icda, table):
-    assert icda("fit", table, "--labels", "kind").code == 0
-    again = icda("fit", table, "--labels", "kind")
-    assert again.code == 1
+    icda("fit", table, "--labels", "kind").worked()
+    again = icda("fit", table, "--labels", "kind").refused()
     assert again.err.strip().endswith(
         "icda: model is not empty: choose another --out, or --overwrite what icda wrote there."
     )
-    assert icda("fit", table, "--labels", "kind", "--method", "icda", "--overwrite").code == 0
+    icda("fit", table, "--labels", "kind", "--method", "icda", "--overwrite").worked()
     assert "ICDA: implicit counterfactual augmentation" in Path("model/page.html").read_text()
 
 
@@ -82,18 +78,15 @@ def test_a_model_is_not_overwritten_by_accident(icda, table):
     ],
 )
 def test_wrong_words_are_one_sentence(words, complaint, icda, table):
-    answer = icda(*words)
-    assert answer.code == 1
+    answer = icda(*words).refused()
     assert complaint in answer.err
     assert "Traceback" not in answer.err
 
 
 def test_the_table_to_predict_is_not_overwritten(icda, table):
-    assert icda("fit", table, "--labels", "kind").code == 0
+    icda("fit", table, "--labels", "kind").worked()
     before = Path(table).read_bytes()
-    answer = icda("predict", "model", table, "--out", table)
-    assert answer.code == 1
-    assert "the file to predict itself" in answer.err
+    assert "the file to predict itself" in icda("predict", "model", table, "--out", table).refused().err
     assert Path(table).read_bytes() == before
     assert "which is a folder" in icda("predict", "model", table, "--out", ".").err
 
@@ -105,8 +98,7 @@ def photos(tmp_path):
 
 def test_one_class_is_refused_before_anything_is_embedded(icda, photos):
     shutil.move(photos / "red", photos.parent / "red")
-    answer = icda("fit", "photos")
-    assert answer.code == 1
+    answer = icda("fit", "photos").refused()
     assert "photos: all samples are of one class, blue; a classifier needs at least 2 classes." in answer.err
     assert not Path("model").exists()
     for data in ("photos/blue", "empty"):
@@ -119,32 +111,27 @@ def test_one_class_is_refused_before_anything_is_embedded(icda, photos):
 def test_features_of_an_earlier_fit_are_made_again_on_request(icda, photos):
     Path("model").mkdir()
     np.savez("model/features.npz", fingerprint="of other images")
-    answer = icda("fit", "photos", "--image-size", 32)
-    assert answer.code == 1
-    assert "--overwrite makes it again" in answer.err
-    assert icda("fit", "photos", "--image-size", 32, "--overwrite").code == 0
+    assert "--overwrite makes it again" in icda("fit", "photos", "--image-size", 32).refused().err
+    icda("fit", "photos", "--image-size", 32, "--overwrite").worked()
 
 
 def test_a_network_is_trained_judged_and_used(icda, photos):
     (photos / "red" / "broken.png").write_bytes(b"no image")
-    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn")
-    assert answer.code == 1
+    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn").refused()
     assert "broken.png" in answer.err
     assert "--resume" not in answer.err
     words = ("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--skip-unreadable")
-    answer = icda(*words)
-    assert answer.code == 0, answer.err
+    answer = icda(*words).worked()
     assert "trained end to end with robust, which decides for itself what is wrong. What it found: " in answer.text
     assert "1 unreadable files were left out" in answer.out
     assert Path("model/plain/result.json").is_file()
     assert "the same network trained with cross entropy" in Path("model/page.html").read_text()
-    answer = icda("predict", "model", "photos", "--skip-unreadable")
-    assert answer.code == 0, answer.err
+    answer = icda("predict", "model", "photos", "--skip-unreadable").worked()
     assert "40 predictions (blue " in answer.out  # the one that could not be read has none
     assert icda("eval", "model", "--data", "photos").code == 1
     judged = icda("eval", "model", "--data", "photos", "--skip-unreadable")
     assert "Judged: 40 samples (blue 20, red 20)" in judged.out
-    assert icda("export", "model", "--safetensors", "w.safetensors").code == 0
+    icda("export", "model", "--safetensors", "w.safetensors").worked()
 
 
 def test_a_named_test_part_is_judged_at_the_end_and_looked_at_by_nothing_before(icda, photos):
@@ -155,8 +142,7 @@ def test_a_named_test_part_is_judged_at_the_end_and_looked_at_by_nothing_before(
         shutil.copytree(photos / "train" / folder, photos / "test" / folder)
     for path in photos.rglob("test/*/*.png"):
         path.rename(path.with_name(f"held_out_{path.name}"))
-    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--no-compare")
-    assert answer.code == 0, answer.err
+    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--no-compare").worked()
     assert "Auditing 40 samples" in answer.err
     assert "the 40 samples of the test split, which were used for nothing else" in " ".join(answer.out.split())
     assert "held_out" not in Path("model/page.html").read_text()
@@ -164,8 +150,7 @@ def test_a_named_test_part_is_judged_at_the_end_and_looked_at_by_nothing_before(
 
 
 def test_without_a_test_part_the_audit_leaves_out_what_the_trainer_will_judge_by(icda, photos):
-    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--no-compare")
-    assert answer.code == 0, answer.err
+    answer = icda("fit", "photos", "--train", "--epochs", 1, "--model", "small_cnn", "--no-compare").worked()
     assert "Auditing 32 samples" in answer.err
 
 

@@ -38,12 +38,6 @@ def run(*words, limit=None):
     )
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def stop_at(patch, last):
     """Raise KeyboardInterrupt at an operation on files, as Ctrl-C would; returns how many there were."""
     done = 0
@@ -64,7 +58,7 @@ def stop_at(patch, last):
     return lambda: done
 
 
-def test_an_interrupted_fit_goes_on_with_the_same_command(icda, here, monkeypatch):
+def test_an_interrupted_fit_goes_on_with_the_same_command(icda, monkeypatch):
     command = ("fit", save("f.npz"), "--out", "model")
     interrupted = 0
     for last in range(1, 40, 2):
@@ -85,8 +79,8 @@ def test_an_interrupted_fit_goes_on_with_the_same_command(icda, here, monkeypatc
     assert interrupted > 5
 
 
-def test_overwriting_keeps_the_old_model_until_the_new_one_stands(icda, here):
-    assert icda("fit", save("f.npz")).code == 0
+def test_overwriting_keeps_the_old_model_until_the_new_one_stands(icda):
+    icda("fit", save("f.npz")).worked()
     before = {path.name: path.read_bytes() for path in Path("model").iterdir()}
     failed = run("fit", save("g.npz", -1), "--overwrite", limit=700)
     assert failed.returncode == 1
@@ -95,18 +89,18 @@ def test_overwriting_keeps_the_old_model_until_the_new_one_stands(icda, here):
     assert {path.name: path.read_bytes() for path in Path("model").iterdir()} == before
 
 
-def test_a_second_fit_into_the_same_folder_is_refused(icda, here):
+def test_a_second_fit_into_the_same_folder_is_refused(icda):
     save("f.npz")
     with claimed(Path("model")):
         second = run("fit", "f.npz")
     assert second.returncode == 1
     assert "in use by process" in second.stderr
-    assert icda("fit", "f.npz").code == 0
+    icda("fit", "f.npz").worked()
 
 
-def test_a_full_disk_costs_no_table_of_predictions(icda, here):
-    assert icda("fit", save("f.npz")).code == 0
-    assert icda("predict", "model", "f.npz", "--out", "p.csv").code == 0
+def test_a_full_disk_costs_no_table_of_predictions(icda):
+    icda("fit", save("f.npz")).worked()
+    icda("predict", "model", "f.npz", "--out", "p.csv").worked()
     before = Path("p.csv").read_bytes()
     failed = run("predict", "model", "f.npz", "--out", "p.csv", limit=1000)
     assert failed.returncode == 1
@@ -116,10 +110,10 @@ def test_a_full_disk_costs_no_table_of_predictions(icda, here):
         assert len(list(csv.DictReader(file))) == 200
 
 
-def test_a_full_disk_costs_no_audit_and_no_export(icda, here):
-    assert icda("fit", save("f.npz")).code == 0
-    assert icda("audit", "f.npz", "--out", "audit").code == 0
-    assert icda("export", "model", "--safetensors", "w.safetensors").code == 0
+def test_a_full_disk_costs_no_audit_and_no_export(icda):
+    icda("fit", save("f.npz")).worked()
+    icda("audit", "f.npz", "--out", "audit").worked()
+    icda("export", "model", "--safetensors", "w.safetensors").worked()
     before = {path: path.read_bytes() for path in (*Path("audit").iterdir(), Path("w.safetensors"))}
     for words in (("audit", "f.npz", "--out", "audit"), ("export", "model", "--safetensors", "w.safetensors")):
         failed = run(*words, limit=60)
@@ -130,15 +124,15 @@ def test_a_full_disk_costs_no_audit_and_no_export(icda, here):
 
 
 @pytest.mark.parametrize("name", ["audit.csv", "audit.json", "audit.html"])
-def test_outputs_of_an_audit_are_not_written_through_links(icda, here, name):
+def test_outputs_of_an_audit_are_not_written_through_links(icda, name):
     Path("victim").write_text("mine")
     Path("audit").mkdir()
-    (Path("audit") / name).symlink_to(here / "victim")
-    assert icda("audit", save("f.npz"), "--out", "audit").code == 0
+    (Path("audit") / name).symlink_to(Path("victim").absolute())
+    icda("audit", save("f.npz"), "--out", "audit").worked()
     assert Path("victim").read_text() == "mine"
 
 
-def test_links_with_foreseeable_names_are_not_written_through(icda, here):
+def test_links_with_foreseeable_names_are_not_written_through(icda):
     """Names of drafts that an earlier icda used, and the outputs themselves."""
     Path("victim").write_text("mine")
     Path("model").mkdir()
@@ -151,7 +145,7 @@ def test_links_with_foreseeable_names_are_not_written_through(icda, here):
         "model/.features.npz.draft.part",
     )
     for name in names:
-        Path(name).symlink_to(here / "victim")
-    assert icda("fit", save("f.npz")).code == 0
-    assert icda("predict", "model", "f.npz", "--out", "p.csv").code == 0
+        Path(name).symlink_to(Path("victim").absolute())
+    icda("fit", save("f.npz")).worked()
+    icda("predict", "model", "f.npz", "--out", "p.csv").worked()
     assert Path("victim").read_text() == "mine"

@@ -19,8 +19,7 @@ def first_column(text):
 @pytest.mark.parametrize("what", NAMES)
 def test_every_name_is_listed_whole_with_a_word_about_it(what, columns, icda, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
-    answer = icda("list", what)
-    assert answer.code == 0
+    answer = icda("list", what).worked()
     assert set(NAMES[what]) <= first_column(answer.out)
     for name in NAMES[what]:
         line = next(line for line in answer.out.splitlines() if line.startswith(f"│ {name} "))

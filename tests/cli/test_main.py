@@ -1,6 +1,7 @@
 import ast
 import builtins
 import errno
+import importlib
 import inspect
 import os
 import platform
@@ -14,32 +15,29 @@ import pytest
 import torch
 
 from icda import __version__, errors
-from icda.cli import audit, demo, embed, eval, explain, list, main, report, train, tune
+from icda.cli import main
 from icda.extras import MissingExtraError
 from icda.training import TrainConfig
 from icda.training.trainer import DivergedError
 
-HELP: dict[tuple[str, ...], type] = {
-    ("demo",): demo.DemoArguments,
-    ("train",): train.TrainArguments,
-    ("eval",): eval.EvalArguments,
-    ("embed",): embed.EmbedArguments,
-    ("list",): list.ListArguments,
-    ("audit",): audit.AuditArguments,
-    ("report",): report.ReportArguments,
-    ("explain",): explain.ExplainArguments,
-    ("tune",): tune.TuneArguments,
-}
+
+def options_of(command):
+    """Fields of its arguments; those of a run stand for the run."""
+    known = fields(getattr(importlib.import_module(f"icda.cli.{command}"), f"{command.capitalize()}Arguments"))
+    return [
+        *(field for field in known if (command, field.name) not in RUNS),
+        *(RUN if (command, "run") in RUNS else ()),
+    ]
 
 
-POSITIONAL = (("eval", "run"), ("embed", "data"), ("audit", "data"), ("report", "runs"), ("explain", "runs"))
+RUNS = (("train", "run"), ("tune", "run"))
+RUN = [field for field in fields(TrainConfig) if field.name != "options"]
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
 def test_the_overview_names_every_command_in_80_columns(words, icda, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    answer = icda(*words)
-    assert answer.code == 0
+    answer = icda(*words).worked()
     unwrapped = " ".join(answer.out.split())
     assert all(f"{name} {summary}" in unwrapped for name, summary in main.BUILT_IN.items())
     assert max(map(len, answer.out.splitlines())) <= 80
@@ -50,18 +48,13 @@ def test_the_version_is_that_of_the_package(icda):
         assert icda(word) == (0, f"icda {__version__}\n", "")
 
 
-@pytest.mark.parametrize("words", HELP, ids=" ".join)
-def test_help_explains_every_option(words, icda):
-    answer = icda(*words, "--help")
-    assert answer.code == 0
-    names = [field.name for field in fields(HELP[words])]
-    if words in (("train",), ("tune",)):
-        names += [field.name for field in fields(TrainConfig) if field.name != "options"]
-        names.remove("run")  # its settings stand for it
-    for name in names:
-        shown = "PATH" if (words[0], name) in POSITIONAL else f"--{name.replace('_', '-')}"
-        shown = "{all,tasks" if (words, name) == (("list",), "what") else shown
-        assert shown in answer.out, name
+@pytest.mark.parametrize("command", main.BUILT_IN)
+def test_help_explains_every_option(command, icda):
+    answer = icda(command, "--help").worked()
+    for field in options_of(command):
+        shown = "PATH" if "Positional" in str(field.type) else f"--{field.name.replace('_', '-')}"
+        shown = "{all,tasks" if (command, field.name) == ("list", "what") else shown
+        assert shown in answer.out, field.name
 
 
 @pytest.mark.parametrize(
@@ -84,7 +77,7 @@ def test_help_explains_every_option(words, icda):
         (["train", "--selection", "validation_worst_clas"], "did you mean 'validation_worst_class'?"),
         (["train", "--set", "lamda0=0.5"], "did you mean 'lambda0'?"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, type([])) else None,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_a_typo_gives_the_right_word_and_no_traceback(words, hint, icda):
     answer = icda(*words)
@@ -197,7 +190,7 @@ def test_an_interrupt_says_how_to_go_on_where_one_can(words, advice, icda, monke
 
 
 def test_an_interrupt_speaks_of_resume_where_the_command_has_it():
-    having = {words[0] for words, kind in HELP.items() if any(field.name == "resume" for field in fields(kind))}
+    having = {name for name in main.BUILT_IN if any(field.name == "resume" for field in options_of(name))}
     assert having == {name for name, advice in main.AFTER_INTERRUPT.items() if "--resume" in advice}
 
 

@@ -16,7 +16,7 @@ def report(icda):
 
 @pytest.fixture
 def run(icda):
-    assert icda("train", "--task", "digits_lt", "--method", "icda", "--epochs", 1, "--out", "run").code == 0
+    icda("train", "--task", "digits_lt", "--method", "icda", "--epochs", 1, "--out", "run").worked()
     return Path("run")
 
 
@@ -31,8 +31,7 @@ def test_a_trained_run_has_its_explanations_and_its_page(run):
 
 def test_missing_explanations_are_made_once_and_kept(report, run):
     (run / "explanations.json").unlink()
-    plain = report(run)
-    assert plain.code == 0, plain.err
+    report(run).worked()
     assert 'id="margins"' not in Path("report.html").read_text()
     quick = report(run, "--explain", "quick")
     assert "Explaining run: margins, strengths, tied" in quick.text
@@ -52,12 +51,10 @@ def ledger(path):
 
 
 def test_a_ledger_becomes_a_comparison(report, tmp_path):
-    answer = report(ledger(tmp_path / "demo.csv"), "--explain", "quick")  # it has no model to explain
-    assert answer.code == 1
+    answer = report(ledger(tmp_path / "demo.csv"), "--explain", "quick").refused()  # it has no model to explain
     assert "icda on t, seed 0 needs its trained model" in answer.err
     assert not Path("report.html").exists()
-    answer = report(tmp_path / "demo.csv")
-    assert answer.code == 0, answer.err
+    answer = report(tmp_path / "demo.csv").worked()
     assert "Report of 3 runs: report.html" in answer.text
     page = Path("report.html").read_text()
     assert 'id="comparison"' in page
@@ -67,12 +64,10 @@ def test_a_ledger_becomes_a_comparison(report, tmp_path):
 def test_the_page_is_opened_on_request(report, tmp_path, monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)) or True)
-    assert report(ledger(tmp_path / "demo.csv"), "--open").code == 0
+    report(ledger(tmp_path / "demo.csv"), "--open").worked()
     assert opened == [Path("report.html").resolve().as_uri()]
     monkeypatch.setattr("webbrowser.open", lambda address: False)
-    answer = report(tmp_path / "demo.csv", "--open")
-    assert answer.code == 1
-    assert "open report.html yourself" in answer.err
+    assert "open report.html yourself" in report(tmp_path / "demo.csv", "--open").refused().err
 
 
 def test_what_is_no_run_is_refused(report, tmp_path):
@@ -89,22 +84,19 @@ def test_runs_without_a_result_are_left_out_with_a_note(icda, report, run):
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text("epochs: 3\n")
     run.rename("all/run")
-    answer = report("all")
-    assert answer.code == 0, answer.err
+    answer = report("all").worked()
     assert "Left out: all/cut, which has no result" in answer.out
     assert "Left out: all/deep/diverged" in answer.out
     assert "Report of 1 run" in answer.out
-    both = report("all/run", "all/cut")
-    assert both.code == 0, both.err
+    both = report("all/run", "all/cut").worked()
     assert "Left out: all/cut" in both.out
-    alone = report("all/cut")
-    assert alone.code == 1
+    alone = report("all/cut").refused()
     assert "all/cut holds no result.json: the run there is not finished, or it diverged." in alone.err
 
 
 @pytest.fixture
 def explained(icda):
-    assert icda("train", "--task", "digits_coloured", "--epochs", 2, "--out", "run", "--quiet").code == 0
+    icda("train", "--task", "digits_coloured", "--epochs", 2, "--out", "run", "--quiet").worked()
     return "run"
 
 

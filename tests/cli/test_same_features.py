@@ -10,24 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 def draw(rows=400):
     return np.random.default_rng(0), np.arange(rows) % 2
 
 
 def accuracy(icda, model, data, y):
     """By predict, which must agree with eval."""
-    answer = icda("predict", model, data, "--out", "p.csv")
-    assert answer.code == 0, answer.err
+    icda("predict", model, data, "--out", "p.csv").worked()
     with Path("p.csv").open() as file:
         labels = [row["label"] for row in csv.DictReader(file)]
     right = float(np.mean([label == str(k) for label, k in zip(labels, y.tolist(), strict=True)]))
-    judged = icda("eval", model, "--data", data, "--json")
-    assert judged.code == 0, judged.err
+    judged = icda("eval", model, "--data", data, "--json").worked()
     assert json.loads(judged.out)["metrics"]["accuracy"] == pytest.approx(right, abs=1e-6)
     return right
 
@@ -42,12 +35,11 @@ def test_seconds_since_1970_keep_their_digits_in_parquet(icda):
         writer.writeheader()
         writer.writerows(table)
     for data in ("t.csv", "t.parquet"):
-        answer = icda("fit", data, "--out", f"of_{data}")
-        assert answer.code == 0, answer.err
+        icda("fit", data, "--out", f"of_{data}").worked()
     for model in ("of_t.csv", "of_t.parquet"):
         for data in ("t.csv", "t.parquet"):
             assert accuracy(icda, model, data, y) > 0.95, (model, data)
-    assert icda("fit", "t.parquet", "--features", "seconds", "--on", "blocks", "--out", "blocks").code == 0
+    icda("fit", "t.parquet", "--features", "seconds", "--on", "blocks", "--out", "blocks").worked()
     assert accuracy(icda, "blocks", "t.parquet", y) > 0.95
 
 
@@ -55,13 +47,12 @@ def test_the_array_of_the_fit_is_read_again(icda):
     generator, y = draw()
     X, Z = generator.normal(size=(len(y), 3)), generator.normal(size=(len(y), 3)) + 2 * y[:, None]
     np.savez("f.npz", X=X, Z=Z, y=y)
-    assert icda("fit", "f.npz", "--features", "Z").code == 0
+    icda("fit", "f.npz", "--features", "Z").worked()
     assert accuracy(icda, "model", "f.npz", y) > 0.95
     np.savez("only_x.npz", X=Z, y=y)
-    refused = icda("predict", "model", "only_x.npz")
-    assert refused.code == 1
+    refused = icda("predict", "model", "only_x.npz").refused()
     assert "no array 'Z', which the model was fitted to: name another with --column; it has X, y" in refused.err
-    assert icda("predict", "model", "only_x.npz", "--column", "X").code == 0
+    icda("predict", "model", "only_x.npz", "--column", "X").worked()
 
 
 def test_a_usual_name_may_be_another_usual_name_elsewhere(icda):
@@ -69,7 +60,7 @@ def test_a_usual_name_may_be_another_usual_name_elsewhere(icda):
     X = generator.normal(size=(len(y), 3)) + 3 * y[:, None]
     np.savez("f.npz", X=X, y=y)
     np.savez("g.npz", features=X, y=y)
-    assert icda("fit", "f.npz").code == 0
+    icda("fit", "f.npz").worked()
     assert accuracy(icda, "model", "g.npz", y) > 0.95
 
 
@@ -79,7 +70,7 @@ def test_columns_are_remembered_over_blocks(icda):
     pq.write_table(pa.table({**columns, "label": y}), "t.parquet", row_group_size=100)
     turned = dict(reversed(columns.items()))
     pq.write_table(pa.table({"label": y, "extra": y, **turned}), "turned.parquet")
-    assert icda("fit", "t.parquet", "--features", "f", "--on", "blocks").code == 0
+    icda("fit", "t.parquet", "--features", "f", "--on", "blocks").worked()
     assert accuracy(icda, "model", "t.parquet", y) > 0.95
     assert accuracy(icda, "model", "turned.parquet", y) > 0.95
 
@@ -88,5 +79,5 @@ def test_a_fit_over_blocks_gives_the_same_bytes_again(icda):
     generator, y = draw()
     pq.write_table(pa.table({"f0": generator.normal(size=len(y)) + y, "label": y}), "t.parquet")
     for out in ("one", "two"):
-        assert icda("fit", "t.parquet", "--features", "f", "--on", "blocks", "--out", out).code == 0
+        icda("fit", "t.parquet", "--features", "f", "--on", "blocks", "--out", out).worked()
     assert Path("one/model.json").read_bytes() == Path("two/model.json").read_bytes()

@@ -28,8 +28,7 @@ def picture(path, shade):
 
 
 def test_a_run_on_digits_prints_its_table_and_says_where_the_files_are(icda):
-    answer = icda("train", "--epochs", 2, "--batch-size", 64, "--set", "lambda0=0.25", "sample_margin=false")
-    assert answer.code == 0
+    answer = icda("train", "--epochs", 2, "--batch-size", 64, "--set", "lambda0=0.25", "sample_margin=false").worked()
     folder = Path("runs/digits_lt/icda/seed0")
     result = result_of(folder)
     assert f"{100 * result['metrics']['accuracy']:.2f}" in answer.out
@@ -69,8 +68,7 @@ def test_a_folder_and_a_table_of_pictures_are_trained_on(data, icda):
             rows.append(f"{picture(Path('pictures') / kind / f'{number}.png', shade + number % 3)},{kind}")
     Path("pictures.csv").write_text("\n".join(rows))
     words = ["--data", data, "--image-size", 8, "--model", "small_cnn", "--epochs", 4, "--batch-size", 8]
-    answer = icda("train", *words, "--learning-rate", 0.02)
-    assert answer.code == 0, answer.err
+    icda("train", *words, "--learning-rate", 0.02).worked()
     result = result_of("runs/pictures/icda/seed0")
     assert (result["task"], result["class_names"]) == ("pictures", ["dark", "light"])
     assert result["metrics"]["accuracy"] == 1.0
@@ -85,8 +83,9 @@ def test_a_table_of_texts_with_groups_is_trained_on(icda):
             part = ("train", "train", "val", "test", "train")[row % 5]
             writer.writerow([f"such a {kind} day {row} at {place}", kind, place, part])
     words = ["--data", "days.csv", "--group-column", "place", "--split-column", "part", "--epochs", 15]
-    answer = icda("train", *words, "--batch-size", 16, "--method", "ce", "--selection", "validation_worst_group")
-    assert answer.code == 0, answer.err
+    answer = icda(
+        "train", *words, "--batch-size", 16, "--method", "ce", "--selection", "validation_worst_group"
+    ).worked()
     result = result_of("runs/days/ce/seed0")
     assert result["class_names"] == ["bad", "good"]
     assert result["group_names"] == ["bad, away", "bad, home", "good, away", "good, home"]
@@ -97,25 +96,24 @@ def test_a_table_of_texts_with_groups_is_trained_on(icda):
 
 def test_a_folder_with_a_run_is_kept_continued_or_overwritten_as_told(icda):
     words = ["train", "--epochs", 1, "--out", "run"]
-    assert icda(*words).code == 0
+    icda(*words).worked()
     before = Path("run/result.json").read_bytes()
-    refused = icda(*words)
-    assert refused.code == 1
+    refused = icda(*words).refused()
     assert refused.err == "icda: run already holds a run: --resume continues it, --overwrite starts again.\n"
     resumed = icda(*words, "--resume")
     assert (resumed.code, resumed.err) == (0, "")
     assert "Model, log and result: run" in resumed.out
     assert Path("run/result.json").read_bytes() == before
     assert icda("train", "--epochs", 2, "--out", "run", "--resume").err.count("epochs 1 -> 2") == 1
-    assert icda("train", "--epochs", 2, "--out", "run", "--overwrite").code == 0
+    icda("train", "--epochs", 2, "--out", "run", "--overwrite").worked()
     assert len(result_of("run")["history"]) == 2
 
 
 def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda):
     save_config(TrainConfig(epochs=1, seed=4, method="isda", options={"lambda0": 0.75}, out="first"), Path("s.yaml"))
-    assert icda("train", "--config", "s.yaml").code == 0
+    icda("train", "--config", "s.yaml").worked()
     assert result_of("first")["seed"] == 4
-    assert icda("train", "--config=first/config.yaml", "--out", "second", "--seed", 5, "--set", "rank=3").code == 0
+    icda("train", "--config=first/config.yaml", "--out", "second", "--seed", 5, "--set", "rank=3").worked()
     second = load_config(Path("second/config.yaml"))
     assert (second.seed, second.method, second.epochs) == (5, "isda", 1)
     assert second.options == {"lambda0": 0.75, "rank": 3}
@@ -133,8 +131,7 @@ def test_a_file_of_settings_is_the_default_that_options_beside_it_overrule(icda)
 def test_trouble_with_a_file_of_settings_is_told_in_a_line(content, complaint, icda):
     if content is not None:
         Path("settings.yaml").write_text(content)
-    answer = icda("train", "--config", "settings.yaml")
-    assert answer.code == 1
+    answer = icda("train", "--config", "settings.yaml").refused()
     assert complaint in answer.text
     assert not Path("runs").exists()
 
@@ -163,8 +160,7 @@ def test_what_makes_no_sense_is_told_in_a_line_before_training(words, complaint,
 
 
 def test_a_diverging_run_ends_with_advice(icda):
-    answer = icda("train", "--learning-rate", 1e30, "--out", "run")
-    assert answer.code == 1
+    answer = icda("train", "--learning-rate", 1e30, "--out", "run").refused()
     assert re.search("lower (the|--)?.?learning.rate", answer.text)
     assert "Traceback" not in answer.text
 
@@ -184,13 +180,12 @@ WORDS = ("tune", "--task", "digits_lt", "--method", "icda", "--model", "linear",
 
 
 def test_tune_names_the_best_values_and_the_call_that_trains_with_them(icda):
-    answer = icda(*WORDS, "--trials", 2, "--space", "lambda0=0.1:1.0", "beta=0:0.5")
-    assert answer.code == 0, answer.err
+    answer = icda(*WORDS, "--trials", 2, "--space", "lambda0=0.1:1.0", "beta=0:0.5").worked()
     assert "trial 2 of 2" in answer.text
     assert "best of 2: validation accuracy" in answer.text
     best = Path("runs/tune/digits_lt/icda/seed0/best.yaml")
     assert f"icda train --config {best}" in answer.text
-    assert icda("train", "--config", best, "--quiet").code == 0
+    icda("train", "--config", best, "--quiet").worked()
 
 
 def test_tune_without_a_space_or_with_no_trials_is_refused(icda):

@@ -5,15 +5,11 @@ import pytest
 from sklearn.base import clone
 
 from icda import MetaICDAClassifier
+from support import shortcut_data
 
 
 def data(size=300, seed=0, agreement=0.95):
-    generator = np.random.default_rng(seed)
-    targets = np.arange(size) % 2
-    attribute = np.where(generator.random(size) < agreement, targets, 1 - targets)
-    features = generator.normal(size=(size, 6))
-    features[:, 0] += 1.2 * (2 * targets - 1)
-    features[:, 1] += 2.5 * (2 * attribute - 1)
+    features, targets, attribute = shortcut_data(size, agreement, 6, (1, 1.2), (1, 2.5), seed)
     return features, np.array(["cat", "dog"])[targets], attribute
 
 
@@ -107,18 +103,6 @@ def test_given_attributes_are_used_in_place_of_those_read_off_the_metadata():
     given = clone(model).fit(X, y, X_META, Y_META, PLACE, attributes=np.array(["sea", "wood"])[read.attributes_])
     np.testing.assert_array_equal(given.coef_, read.coef_)
     np.testing.assert_array_equal(given.attributes_, read.attributes_)
-
-
-def test_given_log_probabilities_of_the_classes_are_the_counts():
-    model = MetaICDAClassifier("la", C=0.1, steps=2, use_metadata=False, prior="attribute")
-    heavy = np.r_[np.arange(300), np.nonzero(y == "cat")[0]]
-    counts = np.array([(y[heavy] == label).sum() for label in ("cat", "dog")])
-    log_prior = np.tile(np.log(counts / counts.sum()), (len(heavy), 1))
-    by_counts = clone(model).fit(X[heavy], y[heavy], X_META, Y_META)
-    given = clone(model).fit(X[heavy], y[heavy], X_META, Y_META, log_prior=log_prior)
-    np.testing.assert_allclose(given.coef_, by_counts.coef_, atol=1e-3)
-    without = clone(model).fit(X[heavy], y[heavy], X_META, Y_META, log_prior=np.zeros_like(log_prior))
-    assert np.abs(without.intercept_ - by_counts.intercept_).max() > 0.1
 
 
 def test_a_prior_that_the_settings_do_not_read_is_refused():

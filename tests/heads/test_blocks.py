@@ -184,9 +184,9 @@ def test_a_tie_is_the_biased_margin_less_half_the_robust_one():
 def test_margins_of_all_blocks_have_the_deviation_of_all_rows():
     rows = gather(*make_rows(4), full=False)
     heads = fit_fold_heads(rows, DECAY)
-    found, margins = sum_margins(rows, heads), rows.gathered(Contrast(heads).ties)
-    assert found.deviation == pytest.approx(float(margins.std()))
-    assert float(found.confidence.sum()) < len(margins)
+    (deviation, confidence), margins = sum_margins(rows, heads), rows.gathered(Contrast(heads).ties)
+    assert deviation == pytest.approx(float(margins.std()))
+    assert float(confidence.sum()) < len(margins)
 
 
 def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch):

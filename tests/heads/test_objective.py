@@ -364,12 +364,3 @@ def test_a_start_at_the_optimum_needs_no_iteration(classes):
     again = fit_folds(problem, LossSettings("ce"), inside, 500, 1e-6, starts=heads)
     assert again[0].iterations == 0
     torch.testing.assert_close(again[2].weight, heads[2].weight, atol=1e-7, rtol=0)
-
-
-def test_rows_on_disk_give_the_heads_of_rows_in_memory():
-    problem = make_fold_problem(3)
-    inside = outside_folds(problem.targets, 3, seed=0)
-    stored = replace(problem, features=StoredRows(problem.features.numpy()))
-    pairs = zip(*(fit_folds(part, LossSettings("la"), inside) for part in (problem, stored)), strict=True)
-    for memory, disk in pairs:
-        torch.testing.assert_close(memory.weight, disk.weight, atol=1e-12, rtol=0)

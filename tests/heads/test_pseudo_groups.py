@@ -4,17 +4,12 @@ from sklearn.metrics import roc_auc_score
 from icda.heads.folds import contrast_groups
 from icda.heads.problem import LossSettings, Problem, balance_weights
 from icda.heads.solver import fit_head
+from support import shortcut_data
 
 
 def biased_problem(agreement=0.95, size=1200):
     """Two classes, a weak core feature and a strong attribute that goes with the class in most samples."""
-    generator = torch.Generator().manual_seed(0)
-    targets = torch.arange(size) % 2
-    agrees = torch.rand(size, generator=generator) < agreement
-    attribute = torch.where(agrees, targets, 1 - targets)
-    features = torch.randn(size, 12, generator=generator, dtype=torch.float64)
-    features[:, 0] += 1.6 * (2 * targets - 1)
-    features[:, 1] += 3.0 * (2 * attribute - 1)
+    features, targets, attribute = map(torch.from_numpy, shortcut_data(size, agreement, 12, (1, 1.6), (1, 3.0)))
     return Problem.plain(features, targets, 2, 0.01), attribute
 
 

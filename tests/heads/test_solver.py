@@ -59,20 +59,6 @@ def test_icda_without_augmentation_and_margin_is_logit_adjustment():
     torch.testing.assert_close(icda.weight, la.weight, atol=1e-4, rtol=0)
 
 
-def test_sample_weights_equal_repetition():
-    problem = make_problem()
-    repeats = torch.randint(1, 4, (120,), generator=torch.Generator().manual_seed(0))
-    rows = torch.arange(120).repeat_interleave(repeats)
-    mass = repeats.double()
-    counts = torch.bincount(problem.targets, mass)
-    weighted = Problem(problem.features, problem.targets, 3, mass, mass, counts, 0.01)
-    ones = torch.ones(len(rows), dtype=torch.float64)
-    repeated = Problem(problem.features[rows], problem.targets[rows], 3, ones, ones, counts, 0.01)
-    for name in ("ce", "isda", "icda"):
-        heads = [fit_head(p, LossSettings(name), 500, 1e-9) for p in (weighted, repeated)]
-        torch.testing.assert_close(heads[0].weight, heads[1].weight, atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "risda", "icda"])
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 def test_rows_on_disk_give_the_value_and_head_of_rows_in_memory(name, dtype, atol, monkeypatch):

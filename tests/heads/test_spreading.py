@@ -7,16 +7,14 @@ import torch
 from icda.auditing.plan import find_groups, group_treatment
 from icda.heads.blocks import BlockRows, MemoryBlock
 from icda.heads.spreading import ClassLogits, fit_spread_reader, reading_quality
+from support import shortcut_data
 
 
 def biased(count=1200, minority=0.06):
     """Two classes, a weak signal of the class and a strong one of an attribute that goes with it."""
-    generator = torch.Generator().manual_seed(0)
-    targets = torch.arange(count) % 2
-    attribute = torch.where(torch.rand(count, generator=generator) < minority, 1 - targets, targets)
-    features = torch.randn(count, 60, generator=generator)
-    features[:, :5] += 0.5 * (2 * targets[:, None] - 1)
-    features[:, 5:9] += 1.5 * (2 * attribute[:, None] - 1)
+    data = shortcut_data(count, 1 - minority, 60, (5, 0.5), (4, 1.5))
+    features, targets, attribute = map(torch.from_numpy, data)
+    features = features.float()
     return (features - features.mean(0)) / features.std(0, correction=0), targets, attribute
 
 

@@ -10,7 +10,7 @@ import pytest
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model, write_fitted
 from icda.serving.page import render_fit_page
-from support import write_photos
+from support import shortcut_data, write_photos
 
 CLASSES = ("ant", "bee", "fly")
 GOOD, BAD = ("lovely", "great", "superb", "fine", "warm"), ("awful", "dull", "poor", "sad", "cold")
@@ -24,12 +24,7 @@ def make_numbers(samples=240, seed=0):
 
 def make_shortcut(samples=1500, seed=0):
     """Two classes; an attribute that is easier to read goes with the class in 94 % of the samples."""
-    generator = np.random.default_rng(seed)
-    y = np.arange(samples) % 2
-    attribute = np.where(generator.random(samples) < 0.94, y, 1 - y)
-    X = generator.normal(size=(samples, 40))
-    X[:, :4] += 0.8 * (2 * y[:, None] - 1)
-    X[:, 4:8] += 3.0 * (2 * attribute[:, None] - 1)
+    X, y, attribute = shortcut_data(samples, 0.94, 40, (4, 0.8), (4, 3.0), seed)
     return X.astype(np.float32), y, attribute
 
 

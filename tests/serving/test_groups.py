@@ -15,16 +15,12 @@ from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model
 from icda.serving.page import render_fit_page
 from icda.serving.trial import JudgedPart, Outcome, Trial
+from support import shortcut_data
 
 
 def _planted(samples=400):
     """Two classes and a background that agrees with the class nine times of ten and is easier to read."""
-    generator = np.random.default_rng(0)
-    y = np.arange(samples) % 2
-    background = np.where(generator.random(samples) < 0.9, y, 1 - y)
-    X = generator.normal(size=(samples, 6))
-    X[:, 0] += 1.2 * (2 * y - 1)
-    X[:, 1] += 3 * (2 * background - 1)
+    X, y, background = shortcut_data(samples, 0.9, 6, (1, 1.2), (1, 3.0))
     return X, np.array(["cat", "dog"])[y], np.array(["snow", "grass"])[background]
 
 
@@ -213,11 +209,7 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path):
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=background)
     fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model"))
     estimated = fitted.trial.after.alike
-    generator = np.random.default_rng(1)
-    kind, place = np.arange(4000) % 2, np.arange(4000) // 2 % 2
-    new = generator.normal(size=(4000, 6))
-    new[:, 0] += 1.2 * (2 * kind - 1)
-    new[:, 1] += 3 * (2 * place - 1)
+    new, kind, _ = shortcut_data(4000, 0.5, 6, (1, 1.2), (1, 3.0), seed=1)
     truth = float((fitted.model.predict(new) == np.array(["cat", "dog"])[kind]).mean())
     assert estimated[1] - 0.02 <= truth <= estimated[2] + 0.02
     assert estimated[2] - estimated[1] < 0.2

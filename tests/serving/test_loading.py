@@ -191,27 +191,23 @@ def runs(tmp_path_factory, made):
     return {name: folder / name for name in configs}
 
 
-@pytest.mark.parametrize("name", ["image", "text", "shortcut"])
-def test_a_run_answers_as_its_evaluation_does(name, runs):
+@pytest.mark.parametrize(
+    ("name", "kind"), [("image", "paths"), ("text", "texts"), ("shortcut", "paths"), ("features", "features")]
+)
+def test_a_run_answers_as_its_evaluation_does(name, kind, runs):
     _, task, networks, method = load_folder(runs[name])
     expected = predict_split(method, networks, task.test, make_accelerator("no"))
-    source: Any = task.test.source
-    items = source.texts if name == "text" else source.paths
+    items = getattr(task.test.source, kind)
+    given = [items[row] for row in task.test.rows.tolist()]
     model = icda.load(runs[name])
-    found = model.predict_proba([items[row] for row in task.test.rows.tolist()])
+    found = model.predict_proba(torch.stack(given).numpy() if name == "features" else given)
     assert np.array_equal(found, torch.softmax(expected, 1).numpy())
     assert model.classes.tolist() == list(task.class_names)
 
 
-def test_a_run_on_features_answers_as_its_evaluation_does(runs):
-    _, task, networks, method = load_folder(runs["features"])
-    source: Any = task.test.source
-    expected = predict_split(method, networks, task.test, make_accelerator("no"))
-    model = icda.load(runs["features"])
-    found = model.predict_proba(source.features[task.test.rows].numpy())
-    assert np.array_equal(found, torch.softmax(expected, 1).numpy())
+def test_a_run_on_features_says_how_many_it_takes(runs):
     with pytest.raises(InputError, match=r"expected \(N, 6\)"):
-        model.predict(np.zeros((2, 5)))
+        icda.load(runs["features"]).predict(np.zeros((2, 5)))
 
 
 def test_a_run_needs_no_training_data(runs, made, tmp_path):

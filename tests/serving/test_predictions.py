@@ -93,16 +93,6 @@ def test_unreadable_images_are_all_named_or_left_without_a_prediction(image_mode
         predict_data(model, new, skip_unreadable=True)
 
 
-def test_features_of_another_encoder_are_refused(image_model, tmp_path):
-    model = icda.load(image_model[0])
-    features = np.zeros((2, model.reads.width), np.float32)
-    np.savez(tmp_path / "f.npz", features=features, encoder="other", encoder_version="other 1, weights ffffffffffff")
-    with pytest.raises(InputError, match="embed with the same encoder"):
-        predict_data(model, tmp_path / "f.npz")
-    np.savez(tmp_path / "g.npz", features=features, id=np.array(["x", "y"]))
-    assert predict_data(model, tmp_path / "g.npz").ids == ["x", "y"]
-
-
 def test_a_table_without_the_column_names_the_option_of_predict(tmp_path):
     (tmp_path / "new.csv").write_text("picture\na.png\n")
     for fitted, said in ((None, "which the model reads: name it"), ("photo", "in the fit it was called 'photo'")):

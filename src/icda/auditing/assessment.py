@@ -1,7 +1,5 @@
 """Evidence, verdicts and treatment together: what `icda.audit` and `icda.RobustClassifier` both rest on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,7 +31,12 @@ class Assessment:
     @property
     def summary(self) -> str:
         """What was found and what is not clear, in one line."""
-        return summarise(self.verdicts)
+        named = {answer: [] for answer in ("yes", "no", "cannot tell")}
+        for kind, verdict in self.verdicts.items():
+            named[verdict.answer].append(kind.replace("_", " "))
+        found, unclear = ", ".join(named["yes"]), ", ".join(named["cannot tell"])
+        said = f"Found: {found}." if found else "Nothing found that calls for more than plain training."
+        return f"{said} Cannot tell: {unclear}." if unclear else said
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -101,15 +104,3 @@ def own_order(sample: RowChunk) -> Tensor:
 def draw_sample(rows: BlockRows) -> RowChunk:
     """The rows that verdicts rest on."""
     return rows.taken(draw_rows(rows.shape[0], SAMPLES, seed=0))
-
-
-def summarise(verdicts: dict[str, Verdict]) -> str:
-    """One line.
-
-    >>> summarise({"shortcut": Verdict("yes", 0.9, []), "overlap": Verdict("no", 0.9, [])})
-    'Found: shortcut.'
-    """
-    found = [kind.replace("_", " ") for kind, verdict in verdicts.items() if verdict.answer == "yes"]
-    unclear = [kind.replace("_", " ") for kind, verdict in verdicts.items() if verdict.answer == "cannot tell"]
-    said = f"Found: {', '.join(found)}." if found else "Nothing found that calls for more than plain training."
-    return f"{said} Cannot tell: {', '.join(unclear)}." if unclear else said

@@ -1,7 +1,5 @@
 """What the verdicts rest on: a few figures of heads that have not seen the samples they are about."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any

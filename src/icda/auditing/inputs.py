@@ -1,7 +1,5 @@
 """What the audit takes in: checked, numbered and scaled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A treatment put into a fit: what the sample or given groups say, said of all rows, in memory and in blocks alike."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 

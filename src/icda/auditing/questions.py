@@ -1,7 +1,5 @@
 """`icda.ask`: which samples a person should look at next, so that few answers repair a shortcut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +19,7 @@ from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader, fit_
 from icda.statistics.checks import check_number
 
 FIRST = 6  # answers about samples drawn from all, at least one per class while there are few classes
-SUSPECTED = (
-    24  # answers up to which samples are drawn from those that heads contradict; then the answers themselves lead
-)
+SUSPECTED = 24  # answers up to which samples are drawn from those that heads contradict; then the answers lead
 MOST_FIRST = 12
 PARTS = 5  # of the answers; readers fitted without one each say whether more answers would change anything
 STABLE = 0.97  # of the samples keep their reading then, every pair of class and value counting alike
@@ -95,6 +91,9 @@ def choose(
     def named(code: Tensor) -> str:
         return str(int(code)) if names is None else names[int(code)]
 
+    def at_random(row: int) -> str:
+        return f"drawn at random from {named(targets[row])}"
+
     targets, seed = torch.from_numpy(rows.places[0].block.targets), rows.reading.seed
     predicted = rows.gathered(shown.heads.held_out).argmax(1)
     contradicted = (predicted != targets).numpy()
@@ -111,13 +110,11 @@ def choose(
     while len(draw.chosen) < n and draw.free.any():
         answered, wanted = len(known) + len(draw.chosen), n - len(draw.chosen)
         if answered < first:
-            draw.take(
-                draw.free, min(first - answered, wanted), lambda row: f"drawn at random from {named(targets[row])}"
-            )
+            draw.take(draw.free, min(first - answered, wanted), at_random)
         elif answered < SUSPECTED or reader is None:
             wanted = wanted if reader is None else min(SUSPECTED - answered, wanted)
             draw.take(contradicted, wanted, lambda row: f"a plain model takes it for {named(predicted[row])}")
-            draw.take(draw.free, wanted - draw.added, lambda row: f"drawn at random from {named(targets[row])}")
+            draw.take(draw.free, wanted - draw.added, at_random)
         else:
             _ask_reader(draw, rows, reader, targets, wanted)
     enough = stability is not None and stability >= STABLE

@@ -1,7 +1,5 @@
 """What to try, and why: one finding per verdict that says yes, each with advice that runs as printed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an audit found, and the forms it can be taken away in."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -89,11 +87,11 @@ class Audit:
 
     def most_tied(self, top: int | None) -> list[dict[str, Any]]:
         """The first rows of the ranking by tie."""
-        return list(self._records(self.tied.first(top)))
+        return list(self._records(self.tied.chosen(slice(top))))
 
     def most_doubtful(self, top: int | None) -> list[dict[str, Any]]:
         """The first rows of the ranking by the quality of the label."""
-        return list(self._records(self.doubtful.first(top)))
+        return list(self._records(self.doubtful.chosen(slice(top))))
 
     def tie_ranking(self) -> np.ndarray:
         """Sample numbers, the most tied first."""
@@ -180,20 +178,15 @@ class Audit:
 
         `images` (paths) or `texts`, one for each sample, are shown for the suspects and beside them.
         """
-        path = Path(path).expanduser()
-        write_page(path, render_audit_page(self.as_dict(top) | self.exhibits(images=images, texts=texts)))
-        return path
-
-    def exhibits(
-        self, *, images: Sequence[object] | None = None, texts: Sequence[object] | None = None
-    ) -> dict[str, Any]:
-        """Suspects with their pictures or texts, as the page shows them; empty without either."""
         if images is not None and texts is not None:
             raise InputError("give images or texts, not both.")
-        if images is None and texts is None:
-            return {}
-        show = show_texts(texts, len(self)) if images is None else show_images(images, len(self))  # type: ignore[arg-type]
-        return {"exhibits": collect_exhibits(self, show)}
+        path, known = Path(path).expanduser(), self.as_dict(top)
+        if images is not None:
+            known["exhibits"] = collect_exhibits(self, show_images(images, len(self)))
+        elif texts is not None:
+            known["exhibits"] = collect_exhibits(self, show_texts(texts, len(self)))
+        write_page(path, render_audit_page(known))
+        return path
 
     def in_memory(self) -> tuple[RowFigures, np.ndarray]:
         """Figures of the samples in their order, and probabilities (N, C)."""

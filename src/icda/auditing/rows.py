@@ -54,11 +54,8 @@ class RowFigures(NamedTuple):
     def suspected(self) -> np.ndarray:
         return self.tie > 0
 
-    def chosen(self, rows: np.ndarray) -> RowFigures:
+    def chosen(self, rows: np.ndarray | slice) -> RowFigures:
         return RowFigures(*(part[rows] for part in self))
-
-    def first(self, top: int | None) -> RowFigures:
-        return RowFigures(*(part[:top] for part in self))
 
     def records(self, names: list[str], sample_names: list[str] | None = None) -> Iterator[dict[str, Any]]:
         """A dictionary with `COLUMNS` for each row; without names a row is called by its number."""

@@ -1,7 +1,5 @@
 """`icda.audit`, and the audit over blocks: from features and labels to an `Audit`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Ties to wrong classes: whether they look like a shortcut, and what they cost each class."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

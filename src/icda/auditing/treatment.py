@@ -4,8 +4,6 @@ A shortcut's attribute is guessed from the features alone, by heads that have no
 shortcut, a prior over such a guess says little that a head cannot learn itself. The prior is shrunk by the evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -20,9 +18,7 @@ from icda.heads.cross_fit import balanced_share
 from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
 
 TRUST_ROUNDS = 2
-MOST_STRENGTH = (
-    0.9  # of a prior over guesses: given whole, it would leave nothing to learn where the guess is the class
-)
+MOST_STRENGTH = 0.9  # of a prior over guesses: given whole, it leaves nothing to learn where the guess is the class
 Name = Literal["logit_adjustment", "shortcut_prior", "group_prior", "group_weights", "trust"]
 SENTENCES = {
     "logit_adjustment": "Classes count the same, however many samples they have (logit adjustment); nothing else is done.",
@@ -52,12 +48,11 @@ class Effect:
     accuracy_after: float
 
     def __str__(self) -> str:
-        parts = [f"accuracy {self.accuracy_before:.1%} → {self.accuracy_after:.1%}"]
+        said = f"accuracy {self.accuracy_before:.1%} → {self.accuracy_after:.1%}"
         if self.suspected:
-            parts.insert(
-                0, f"{self.suspected} suspected samples {self.suspected_before:.1%} → {self.suspected_after:.1%}"
-            )
-        return ", ".join(parts).replace("%", "\N{NO-BREAK SPACE}%")
+            hurt = f"{self.suspected_before:.1%} → {self.suspected_after:.1%}"
+            said = f"{self.suspected} suspected samples {hurt}, {said}"
+        return said.replace("%", "\N{NO-BREAK SPACE}%")
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,11 @@ def choose_treatment(
         if found.name == "trust":
             return replace(found, reasons=[*dropped, *found.reasons])
         dropped += found.reasons
-    return Treatment("logit_adjustment", dropped or [_why_plain(verdicts)])
+    unsure = [kind.replace("_", " ") for kind in ("shortcut", "label_noise") if verdicts[kind].answer == "cannot tell"]
+    why = "Neither a shortcut nor wrong labels were found."
+    if unsure:
+        why = f"These data cannot tell about {' and '.join(unsure)}: nothing is risked. A person can tell (icda ask)."
+    return Treatment("logit_adjustment", dropped or [why])
 
 
 def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
@@ -179,10 +178,3 @@ def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
 
 def _right(problem: Problem, strata: Tensor, seed: int) -> Tensor:
     return quick_logits(problem, LossSettings("la"), strata, seed).argmax(1) == problem.targets
-
-
-def _why_plain(verdicts: dict[str, Verdict]) -> str:
-    unsure = [kind.replace("_", " ") for kind in ("shortcut", "label_noise") if verdicts[kind].answer == "cannot tell"]
-    if unsure:
-        return f"These data cannot tell about {' and '.join(unsure)}: nothing is risked. A person can tell (icda ask)."
-    return "Neither a shortcut nor wrong labels were found."

@@ -3,8 +3,6 @@
 The limits and the words are those of `icda.cross_fit.rules`; here they are applied to what heads show.
 """
 
-from __future__ import annotations
-
 from icda.auditing.evidence import Evidence
 from icda.cross_fit import rules
 from icda.cross_fit.flatness import Flatness

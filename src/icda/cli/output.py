@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 NAMED = 20  # names that a list on the terminal shows
 
 
-def say(words: str, *, aside: bool = False) -> None:
-    """Print words as they are, without colour or line breaks of our own; `aside` of what may be piped on, to stderr."""
-    make_console(stderr=aside).print(words, highlight=False, markup=False, soft_wrap=True)
+def say(words: str, stderr: bool = False) -> None:
+    """Print words as they are, without colour or line breaks of our own."""
+    make_console(stderr=stderr).print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def tell(words: str) -> None:
-    """What happens meanwhile, beside what the command is asked for."""
-    say(words, aside=True)
+    """What happens meanwhile, beside what the command is asked for and may be piped on: to stderr."""
+    say(words, stderr=True)
 
 
 def counted(names: Sequence[object]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import tyro
 
 from icda.cli.environment import config_path, is_given
-from icda.cli.output import group_table, say
+from icda.cli.output import group_table, say, tell
 from icda.errors import InputError
 from icda.results.files import REPORT
 from icda.settings import read_yaml
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
     view = ProgressView() if options.quiet else TerminalView()
     if not options.quiet and os.environ.get("RANK", "0") == "0" and (note := cost_note(config)):
-        say(note, aside=True)
+        tell(note)
     result = train(config, resume=options.resume, overwrite=options.overwrite, view=view)
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process prints for all
         return 0

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import tyro
 
+from icda.cli.output import say
 from icda.cli.train import parse_options, with_default_rule
 from icda.errors import InputError
-from icda.terminal import make_console
 from icda.training import TrainConfig
 from icda.training.tuning import BEST, parse_space, tune
 
@@ -35,19 +35,9 @@ def main(arguments: Sequence[str]) -> int:
         raise InputError(f"--trials must be at least 1, got {options.trials}.")
     config = replace(options.run, options={**options.run.options, **parse_options(options.set)})
     config = with_default_rule(config, arguments)
-    console = make_console()
-    best = tune(
-        config,
-        parse_space(options.space),
-        options.trials,
-        metric=options.metric,
-        say=lambda text: console.print(text, highlight=False, markup=False),
-    )
-    console.print(
+    best = tune(config, parse_space(options.space), options.trials, metric=options.metric, say=say)
+    say(
         f"best of {best.trials}: validation {options.metric} {best.score:.4f} with {best.values}\n"
-        f"icda train --config {config.folder() / BEST}\nThe same call goes on where it stopped.",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        f"icda train --config {config.folder() / BEST}\nThe same call goes on where it stopped."
     )
     return 0

@@ -1,10 +1,8 @@
 """ICDA and its neighbours as a scikit-learn classifier on embeddings or a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -13,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from icda.auditing.plan import group_treatment
 from icda.data.missing import encode_known
 from icda.errors import InputError
-from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import (
     check_groups,
     check_prior,
@@ -40,7 +37,7 @@ THROUGH = ("weights", "statistics", "prior")
 STRENGTHS = ("angle", "cross_fitted")
 
 
-class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstimator):
+class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
     """A linear classifier on fixed features, trained with the ICDA loss (or CE, LA, ISDA, RISDA) on all samples at once.
 
     Statistics are exact, lambda stands at its final value, and L-BFGS does the work; full covariances cost no more than
@@ -114,7 +111,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         groups: Any = None,
         attributes: Any = None,
         log_prior: Any = None,
-    ) -> ICDAClassifier:
+    ) -> Self:
         """Fit the head. `sample_weight`, `groups` and `attributes` have one entry per sample, `log_prior` one row.
 
         `attributes` replace the prior of the classes by that of the classes given the attribute: the same as groups with
@@ -123,7 +120,7 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
         A `np.memmap` of 256 MiB or more (in float32) is never read as a whole: see "When X does not fit" in the docs.
         """
         self._check_settings()
-        self._forget_online()
+        self._forget()
         features, y = check_rows(self, X, y)
         codes = encode_classes(self, y)
         given = None if groups is None else check_groups(groups, len(y))
@@ -147,10 +144,6 @@ class ICDAClassifier(LinearPredictions, StreamingFit, ClassifierMixin, BaseEstim
             problem = replace(problem, strength=self._cross_fitted_strength(problem))
         self._keep(fit_head(problem, settings, self.max_iter, self.tol), scale)
         return self
-
-    def _forget_online(self) -> None:
-        super()._forget_online()
-        self.__dict__.pop("attributes_", None)
 
     def _balanced(self, problem: Problem, groups: np.ndarray | None, unit: float) -> Problem:
         """The problem as `balance` and `through` ask for; `unit` is what a sample of weight one has in its weights."""

@@ -1,9 +1,7 @@
 """Meta-ICDA as a scikit-learn classifier: a small trusted set says how the large biased one is to be used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -129,7 +127,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         attributes: Any = None,
         log_prior: Any = None,
-    ) -> MetaICDAClassifier:
+    ) -> Self:
         """Fit to training data and metadata; `groups_meta` (one entry per metadata sample) makes the worst group count.
 
         `attributes` (one entry per training sample) or `log_prior` (N, C) say the training samples' prior, as in
@@ -208,15 +206,11 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         return Problem.of(torch.from_numpy(X_meta), codes, len(self.classes_), self.C * scale**2), labels
 
     def _meta_settings(self) -> MetaSettings:
+        same = ("strengths_as", "strength_output", "use_metadata", "class_margins", "steps", "folds")
         return MetaSettings(
-            strengths_as=self.strengths_as,
-            strength_output=self.strength_output,
-            use_metadata=self.use_metadata,
-            class_margins=self.class_margins,
-            steps=self.steps,
+            **{name: getattr(self, name) for name in same},
             rate=self.learning_rate,
             network_rate=self.learning_rate / 5,
-            folds=self.folds,
             last_max_iter=self.max_iter,
             last_tol=self.tol,
             seed=cast(int, self.random_state or 0),

@@ -1,7 +1,5 @@
 """What every fitted linear classifier does: logits, probabilities and classes."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -37,7 +35,7 @@ class LinearPredictions:
         return torch.log_softmax(torch.from_numpy(self._logits(X)), 1).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
-        logits = self._logits(X)
+        logits = self._logits(X)  # first: it says if nothing was fitted
         return self.classes_[logits.argmax(1)]
 
     def _keep(self, head: LinearHead, scale: float = 1.0) -> None:
@@ -61,10 +59,8 @@ class LinearPredictions:
         check_is_fitted(self)
         if is_large_on_disk(X):
             rows = check_stored(self, X, reset=False)
-            head = LinearHead(
-                torch.tensor(self.coef_, dtype=rows.dtype), torch.tensor(self.intercept_, dtype=rows.dtype)
-            )
-            return head.logits(rows).numpy()
+            weight, bias = (torch.tensor(part, dtype=rows.dtype) for part in (self.coef_, self.intercept_))
+            return LinearHead(weight, bias).logits(rows).numpy()
         refuse_sparse(X, "X", type(self).__name__)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return X @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)

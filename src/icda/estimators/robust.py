@@ -1,11 +1,9 @@
 """A classifier that audits its training data, acts on what it finds and says what it did."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -100,7 +98,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         y_meta: Any = None,
         groups_meta: Any = None,
         assessment: Assessment | None = None,
-    ) -> RobustClassifier:
+    ) -> Self:
         """Audit, treat and fit.
 
         Args:
@@ -114,7 +112,7 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 and their answers serve as groups.
             assessment: What an audit of the same samples has found already: `icda.audit(X, y).assessment`.
         """
-        self._check_settings()
+        check_settings(self, () if self.C is None else ("C",), loss=("la", "icda"))
         X, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
         weights, used = check_weights(self, sample_weight, y, X.dtype)
@@ -175,6 +173,3 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     def _problem(self, features: Tensor, targets: Tensor, weights: np.ndarray) -> Problem:
         problem = Problem.of(features, targets, len(self.classes_), self.C or 1.0, weights)
         return replace(problem, decay=DECAY * features.shape[1]) if self.C is None else problem
-
-    def _check_settings(self) -> None:
-        check_settings(self, () if self.C is None else ("C",), loss=("la", "icda"))

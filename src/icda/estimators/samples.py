@@ -1,7 +1,5 @@
 """scikit-learn's checks of samples, for arrays in memory and for mapped files alike, and the prior that `fit` is given."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence
@@ -35,8 +33,7 @@ def check_samples(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     """Dense features, in single or double precision, and labels."""
     refuse_sparse(X, "X", type(estimator).__name__)
     check_names(y, "y")
-    X, y = validate_data(estimator, X, y, dtype=[np.float64, np.float32], order="C")
-    return X, y
+    return validate_data(estimator, X, y, dtype=[np.float64, np.float32], order="C")
 
 
 def check_rows(estimator: Any, X: Any, y: Any) -> tuple[Rows, np.ndarray]:
@@ -93,9 +90,8 @@ def check_groups(groups: Any, num_samples: int, name: str = "groups") -> np.ndar
     if values.dtype.kind in "OU" and not isinstance(groups, np.ndarray):
         values = np.asarray(groups, dtype=object)  # NumPy would make texts of a None among texts
     if values.ndim not in (1, 2) or len(values) != num_samples:
-        raise InputError(
-            f"{name} must have one entry per sample, expected shape ({num_samples},), got {np.shape(groups)}."
-        )
+        shape = np.shape(groups)
+        raise InputError(f"{name} must have one entry per sample, expected shape ({num_samples},), got {shape}.")
     for column in values.reshape(num_samples, -1).T:
         try:
             known = encode_known(column)[1]
@@ -197,15 +193,13 @@ def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: in
     if attributes is not None and log_prior is not None:
         owner = type(estimator).__name__
         raise InputError(f"{owner} got both attributes and log_prior: give the one that holds the prior.")
-    if attributes is not None and np.shape(attributes) != (num_samples,):
-        shape = np.shape(attributes)
+    shape = np.shape(attributes if log_prior is None else log_prior)
+    if attributes is not None and shape != (num_samples,):
         raise InputError(f"attributes must have one entry per sample, expected shape ({num_samples},), got {shape}.")
     if log_prior is not None:
-        wanted = (num_samples, len(estimator.classes_))
-        if np.shape(log_prior) != wanted:
+        if shape != (wanted := (num_samples, len(estimator.classes_))):
             raise InputError(
-                f"log_prior must have one row per sample and one column per class, expected shape {wanted}, got "
-                f"{np.shape(log_prior)}."
+                f"log_prior must have one row per sample and one column per class, expected shape {wanted}, got {shape}."
             )
         if not np.isfinite(np.asarray(log_prior, dtype=np.float64)).all():
             raise InputError("log_prior holds NaN or infinite values: a probability of zero has no margin.")

@@ -1,7 +1,5 @@
 """Fitting when the samples are not in memory: batch by batch, or from Parquet files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike
@@ -16,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from icda.data.missing import check_names
 from icda.data.own.parquet import FeatureBatch, ParquetTable, Source, spooled
 from icda.errors import InputError
+from icda.estimators.predictions import LinearPredictions
 from icda.heads import rows as stored
 from icda.heads.online import OnlineHead
 from icda.heads.problem import LossName, LossSettings, Through
@@ -25,7 +24,7 @@ from icda.terminal import make_console
 FIXED = ("loss", "lambda0", "beta", "C", "balance", "through", "strength", "class_weight")
 
 
-class StreamingFit:
+class StreamingFit(LinearPredictions):
     """`partial_fit` and `fit_parquet` of a linear classifier."""
 
     loss: LossName
@@ -37,9 +36,6 @@ class StreamingFit:
     strength: str
     random_state: int | None
     class_weight: Any
-    classes_: np.ndarray
-    coef_: np.ndarray
-    intercept_: np.ndarray
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one more batch; the first call needs all `classes`.
@@ -65,7 +61,8 @@ class StreamingFit:
             raise InputError(f"partial_fit: {', '.join(FIXED)} must stay as they were at the first call.")
         features = torch.from_numpy(X if X.flags.writeable else X.copy())
         self._online.update(features, torch.from_numpy(codes), torch.tensor(weights))
-        self._keep_online()
+        self.coef_, self.intercept_ = self._online.weight.numpy().copy(), self._online.bias.numpy().copy()
+        self.n_iter_ = self._online.steps
         return self
 
     def fit_parquet(
@@ -107,7 +104,7 @@ class StreamingFit:
         return self
 
     def _fit_epochs(self, table: ParquetTable, epochs: int, batch_size: int, progress: bool) -> Self:
-        self._forget_online()
+        self._forget()
         classes = table.labels()
         generator = np.random.default_rng(self.random_state)
         with _bar(progress) as bar:
@@ -139,13 +136,9 @@ class StreamingFit:
     def _fixed_settings(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in FIXED)
 
-    def _keep_online(self) -> None:
-        self.coef_, self.intercept_ = self._online.weight.numpy().copy(), self._online.bias.numpy().copy()
-        self.n_iter_ = self._online.steps
-
-    def _forget_online(self) -> None:
+    def _forget(self) -> None:
         """What an earlier fit left, so that the next begins without it."""
-        for name in ("_online", "_online_settings", "classes_", "coef_", "intercept_"):
+        for name in ("_online", "_online_settings", "classes_", "coef_", "intercept_", "attributes_"):
             self.__dict__.pop(name, None)
 
     def _codes(self, y: np.ndarray) -> np.ndarray:

@@ -1,7 +1,5 @@
 """Predictions of heads that have not seen the sample they predict, and the weight decay that serves them best."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

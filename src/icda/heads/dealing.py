@@ -1,7 +1,5 @@
 """Draws that depend on a row's place alone, so that they are the same however rows are cut into blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

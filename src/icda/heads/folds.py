@@ -4,8 +4,6 @@ What a row counts in a fold's loss follows from its place, its label and what ea
 out again in each pass, and no row's number ever travels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -155,17 +153,11 @@ def trust_masses(heads: FoldHeads, total: float, chunk: RowChunk) -> Tensor:
     return trust(heads, chunk)[None] / total
 
 
-class Margins(NamedTuple):
-    """What makes the margins of two kinds of heads comparable, and sums (C,) of the probabilities of rows' own classes."""
-
-    deviation: float
-    confidence: Tensor
-
-
-def sum_margins(rows: BlockRows, heads: FoldHeads) -> Margins:
+def sum_margins(rows: BlockRows, heads: FoldHeads) -> tuple[float, Tensor]:
+    """The deviation of the margins, and sums (C,) of the probabilities of rows' own classes."""
     sums = rows.total(margin_sums, heads)
     variance = (sums[1] - sums[0].square() / rows.shape[0]) / max(rows.shape[0] - 1, 1)
-    return Margins(max(float(variance.clamp(min=0).sqrt()), 1e-12), sums[2:])
+    return max(float(variance.clamp(min=0).sqrt()), 1e-12), sums[2:]
 
 
 def margin_sums(chunk: RowChunk, heads: FoldHeads) -> Tensor:
@@ -188,15 +180,14 @@ def find_contrast(
     those it helps and those it hurts. Guess and robust head improve each other; no group label is used anywhere. Without
     rounds the tie is the biased heads' margin: what they get wrong is a group.
     """
-    limits = {"max_iter": max_iter, "tol": tol}
-    found = Contrast(fit_fold_heads(rows, decay, **limits))  # type: ignore[arg-type]
-    sums = sum_margins(rows, found.biased)
-    found = replace(found, deviation=sums.deviation)
+    fit = partial(fit_fold_heads, rows, max_iter=max_iter, tol=tol)
+    biased = fit(decay)
+    deviation, confidence = sum_margins(rows, biased)
+    found = Contrast(biased, deviation)
     for _ in range(rounds):
-        robust = fit_fold_heads(rows, ROBUST_DECAY * decay, contrast=found, start=found.robust, **limits)  # type: ignore[arg-type]
-        found = replace(found, robust=robust)
-        found = replace(found, robust_deviation=sum_margins(rows, robust).deviation)
-    return found, sums.confidence
+        robust = fit(ROBUST_DECAY * decay, contrast=found, start=found.robust)
+        found = Contrast(biased, deviation, robust, sum_margins(rows, robust)[0])
+    return found, confidence
 
 
 class HeldOutTies(NamedTuple):

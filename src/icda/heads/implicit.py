@@ -5,8 +5,6 @@ dL/dtheta = -(H^-1 dL/dw)^T dG/dtheta: one linear system for all of theta, howev
 of rate eta is the same with eta in place of H^-1 (mathematics 3.3); on fixed features the real thing costs little more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

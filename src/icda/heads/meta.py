@@ -5,8 +5,6 @@ through the optimum (`icda.heads.implicit`). What the paper's look-ahead does wi
 them. Strengths as weights, margins of classes and metadata in the fit are ours and can be switched off.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Literal
 

@@ -156,7 +156,10 @@ class AugmentedObjective:
         sizes = torch.bincount(problem.targets, minlength=self.classes)
         self.blocks = list(_label_blocks(sizes.tolist()))
         self.mass = (problem.weights / problem.weights.sum())[self.order]
-        self.share = _shares(problem)[self.order]  # of a sample in its class's statistics
+        weights = problem.statistics_weights
+        totals = torch.bincount(problem.targets, weights.double(), minlength=self.classes).clamp(min=1e-12)
+        # Of a sample in its class's statistics; they sum to one in every class.
+        self.share = (weights / totals.to(weights)[problem.targets])[self.order]
         self.mean = self._class_means()
         self.constant, added = problem.constants(settings.name), problem.added
         self.added = None if added is None else self._in_blocks(added.to(self.mass))
@@ -280,13 +283,6 @@ def label_slope_(
     total = logits.exp_().sum(0)
     logits.mul_(mass / total)[label] -= mass
     return float((mass * (total.log() - own)).sum(dtype=torch.float64))
-
-
-def _shares(problem: Problem) -> Tensor:
-    """Each sample's part of its class's statistics; they sum to one in every class."""
-    weights = problem.statistics_weights
-    totals = torch.bincount(problem.targets, weights.double(), minlength=problem.num_classes)
-    return weights / totals.clamp(min=1e-12).to(weights)[problem.targets]
 
 
 def _label_blocks(sizes: list[int]) -> Iterator[tuple[int, slice]]:

@@ -73,7 +73,9 @@ class StoredRows:
             span = slice(start, min(start + step, len(self)))
             block = buffer[: span.stop - start]
             block.numpy()[...] = self._read(span)
-            self._give_back()
+            # Mapped pages that were read count as resident until the machine needs them: say that we do not.
+            if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+                self._mapping.madvise(mmap.MADV_DONTNEED)
             yield span, block
 
     def _read(self, span: slice) -> np.ndarray:
@@ -82,11 +84,6 @@ class StoredRows:
         numbers = self.selected[span]
         near = self.array[numbers[0] : numbers[-1] + 1]
         return near if len(near) == len(numbers) else near[numbers - numbers[0]]
-
-    def _give_back(self) -> None:
-        """Mapped pages that were read count as resident until the machine needs them: say that we do not."""
-        if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._mapping.madvise(mmap.MADV_DONTNEED)
 
 
 Rows = Tensor | StoredRows

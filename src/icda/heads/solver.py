@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,9 +20,7 @@ from icda.heads.threads import threads_for
 PLAIN_MEMORY = 10  # pairs that L-BFGS remembers, as in scikit-learn
 AUGMENTED_MEMORY = 20  # covariances make the problem stiffer: this saves a sixth of the iterations on real embeddings
 START_SLACK = 10.0  # the first head only says where samples lie: it need not be more exact than that
-LOOSE = (
-    100.0  # times `tol`: after so much of the way in a metric, strengths and rows are known well enough to go on with
-)
+LOOSE = 100.0  # times `tol`: after so much of the way in a metric, strengths and rows are known well enough
 STRETCHED = 0.05  # of log C, the loss there from which the metric is stretched: below, what is left to do is to grow
 MOST_ROWS = 64  # of all heads together: above, products are as fast one fold after the other, and hold no idle samples
 ICDA_START = 5  # iterations of it: strengths are read again anyway, while RISDA's confusions need a good head
@@ -36,7 +34,7 @@ class LinearHead:
     bias: Tensor
     iterations: int = 0
     converged: bool = True
-    value: float = field(default=float("nan"))
+    value: float = float("nan")
 
     @classmethod
     def zeros(cls, num_classes: int, width: int, dtype: torch.dtype) -> LinearHead:

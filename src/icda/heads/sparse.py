@@ -1,7 +1,5 @@
 """A linear head with an L1 penalty, fitted to all samples at once by accelerated proximal gradient steps."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -43,14 +41,12 @@ def fit_sparse_head(
     threshold = torch.full((rows.shape[1],), step * l1).to(rows)
     threshold[-1] = 0  # and bears no penalty
     one_hot = F.one_hot(targets, num_classes).to(rows)
-    if start is None:
-        now = rows.new_zeros(num_classes, rows.shape[1])
-    else:
-        now = torch.cat([start.weight, start.bias[:, None]], 1).to(rows)
+    now = rows.new_zeros(num_classes, rows.shape[1]) if start is None else start.parameters.to(rows)
     ahead, momentum, done, converged = now, 1.0, 0, False
     for done in range(1, max_iter + 1):  # noqa: B007 - read after the loop
         slope = ((rows @ ahead.T).softmax(1).sub_(one_hot).mul_(mass[:, None])).T @ rows
-        following = _shrink(ahead - step * slope, threshold)
+        following = ahead - step * slope
+        following = following.sign() * (following.abs() - threshold).clamp_(min=0)
         moved = ahead - following
         converged = float(moved.abs().max()) <= step * tol
         if converged:
@@ -64,10 +60,6 @@ def fit_sparse_head(
     losses = F.cross_entropy(rows @ now.T, targets, reduction="none")
     value = float((mass * losses).sum() + l1 * now[:, :-1].abs().sum())
     return LinearHead(now[:, :-1].clone(), now[:, -1].clone(), done, converged, value)
-
-
-def _shrink(values: Tensor, threshold: Tensor) -> Tensor:
-    return values.sign() * (values.abs() - threshold).clamp_(min=0)
 
 
 def _curvature(rows: Tensor, mass: Tensor) -> float:

@@ -189,13 +189,11 @@ def sum_squares(chunk: RowChunk, heads: FoldHeads) -> Tensor:
 def held_out_values(problem: Problem) -> Tensor:
     """Logits of each value for each known row (M, V), by readers that were fitted without it."""
     inside = outside_folds(problem.targets, min(FOLDS, len(problem.targets)), seed=0)
-    heads = [fit_head(_balanced_rows(problem, mask), LossSettings("ce")) for mask in inside]
+    heads = []
+    for part in map(problem.rows, inside):
+        part = replace(part, weights=torch.ones_like(part.weights))
+        heads.append(fit_head(rebalance(part, torch.zeros_like(part.targets)), LossSettings("ce")))
     return held_out_logits(problem, heads, inside)
-
-
-def _balanced_rows(problem: Problem, mask: Tensor) -> Problem:
-    part = problem.rows(mask)
-    return rebalance(replace(part, weights=torch.ones_like(part.weights)), torch.zeros_like(part.targets))
 
 
 def reading_quality(right: Tensor, values: Tensor) -> ReadingQuality:

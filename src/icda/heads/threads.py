@@ -5,8 +5,6 @@ saves, and much more where another process has the other core: every operation t
 The same goes for L-BFGS itself: the threads of scipy's BLAS go on turning after each of its short sums, and torch waits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

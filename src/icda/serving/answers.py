@@ -75,11 +75,8 @@ def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
     """The data with the groups and labels that a person named; other groups stay as they are."""
     rows = rows_of(data.names, answers, origin)
     counts = sum(bool(one.group) for one in rows.values()), sum(bool(one.label) for one in rows.values())
-    data = replace(data, answered=counts)
-    labels = data.labels.astype(object)
-    groups = np.full(len(data), None, dtype=object)
-    if data.groups is not None:
-        groups[:] = data.groups
+    labels, groups = data.labels.astype(object), np.full(len(data), None, dtype=object)
+    groups[:] = data.groups
     known = {str(label): label for label in data.labels.tolist()}
     for row, answer in rows.items():
         if answer.group:
@@ -91,11 +88,9 @@ def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
                     f"{origin}: {data.names[row]!r} is said to be {answer.label!r}, which is no class. {hint}"
                 )
             labels[row] = known[answer.label]
-    if all(is_missing(group) for group in groups.tolist()):
-        return replace(data, labels=labels.astype(data.labels.dtype))
-    if data.groups is not None:
-        groups = np.array([None if is_missing(group) else str(group) for group in groups.tolist()], dtype=object)
-    return replace(data, labels=labels.astype(data.labels.dtype), groups=groups)
+    known_groups = np.array([None if is_missing(group) else str(group) for group in groups.tolist()], dtype=object)
+    named = None if all(group is None for group in known_groups) else known_groups
+    return replace(data, labels=labels.astype(data.labels.dtype), groups=named, answered=counts)
 
 
 def rows_of(names: Sequence[str], answers: Answers, origin: str) -> dict[int, SampleAnswer]:

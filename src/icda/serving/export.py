@@ -121,15 +121,14 @@ def export_safetensors(model: Model, path: Path) -> Path:
     """Write the weights: those of a head under `coef` and `intercept`, those of networks under their own names."""
     if isinstance(model, HeadModel):
         weights = {"coef": torch.from_numpy(model.coef), "intercept": torch.from_numpy(model.intercept)}
-    elif isinstance(model, NetworkModel):
+    else:
+        assert isinstance(model, NetworkModel)
         several = len(model.networks) > 1
         weights = {
             (f"{k}.{name}" if several else name): value
             for k, network in enumerate(model.networks)
             for name, value in network.state_dict().items()
         }
-    else:
-        raise InputError(f"a {type(model).__name__} has no weights to export.")
     facts = {"classes": json.dumps([str(name) for name in model.classes]), "reads": json.dumps(model.reads.as_dict())}
     # Copies: two names may share their memory, which the format does not allow.
     copies = {name: value.detach().clone().contiguous() for name, value in weights.items()}
@@ -151,8 +150,7 @@ def _graph(model: Model) -> tuple[nn.Module, dict[str, Tensor]]:
     """The module to trace, and inputs of two samples that show its shapes."""
     if isinstance(model, HeadModel):
         return _head_graph(model)
-    if not isinstance(model, NetworkModel):
-        raise InputError(f"a {type(model).__name__} cannot be exported.")
+    assert isinstance(model, NetworkModel)
     answering = Answering(model)
     if model.reads.kind == "text":
         return answering, _tokens()

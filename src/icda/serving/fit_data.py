@@ -123,11 +123,8 @@ def _from_inputs(path: Path, asked: Asked, folder: Path, overwrite: bool, progre
     if asked.groups is not None:
         assert samples.groups is not None  # the column was named, so it was found or refused
         groups = known_groups(np.array(samples.groups if samples.attributes is None else samples.attributes), path)
-    notes = (
-        ()
-        if samples.column is None
-        else (f"Taken for {samples.kind}s: the column {samples.column!r}; no other column.",)
-    )
+    note = f"Taken for {samples.kind}s: the column {samples.column!r}; no other column."
+    notes = () if samples.column is None else (note,)
     return FitData(as_floats(made.features), made.y, names, reads, samples, groups, test, notes, skipped)
 
 

@@ -149,20 +149,11 @@ def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment
     """Class and group of every sample: given or, where some are not known, as the treatment read them; None without."""
     if given is None:
         return None
-    if not any(is_missing(group) for group in given.tolist()):
-        return named_groups(labels, given)
-    if treatment is None or treatment.attributes is None or treatment.values is None:
-        return None
-    return named_groups(labels, np.array(treatment.values, dtype=object)[treatment.attributes.numpy()])
-
-
-def named_groups(labels: np.ndarray, groups: np.ndarray) -> list[str]:
-    """Class and group of every sample, as all of icda judges groups; those of one class each stay as they are.
-
-    >>> named_groups(np.array(["cat", "dog"]), np.array(["snow", "snow"]))
-    ['cat, snow', 'dog, snow']
-    """
-    return crossed_groups([str(label) for label in labels.tolist()], [str(group) for group in groups.tolist()])[0]
+    if any(is_missing(group) for group in given.tolist()):
+        if treatment is None or treatment.attributes is None or treatment.values is None:
+            return None
+        given = np.array(treatment.values, dtype=object)[treatment.attributes.numpy()]
+    return crossed_groups([str(label) for label in labels.tolist()], [str(group) for group in given.tolist()])[0]
 
 
 def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> tuple[list[str] | None, bool]:
@@ -184,9 +175,7 @@ def _trial(
     chosen: list[str] = []  # by the audits of parts of the samples
 
     def way(name: str) -> Answer:
-        def answer(
-            known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None = None
-        ) -> np.ndarray:
+        def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None) -> np.ndarray:
             head = fit_named(name, known, labels, seed, given)
             chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)
@@ -204,10 +193,6 @@ def _trial(
     towards, named = model.answer_features(new).points_to, groups_of(labels, test.groups, None)
     if named is None and towards is not None:
         named = points_in_words(labels, towards, model.classes)
-    before, after = (
-        judge(way(PLAIN)(train.features, train.labels, new, None), labels, named),
-        judge(model.predict(new), labels, named),
-    )
-    return Trial(
-        before, after, len(labels), f"the {len(labels)} samples of the test split, which were used for nothing else"
-    )
+    before = judge(way(PLAIN)(train.features, train.labels, new, None), labels, named)
+    words = f"the {len(labels)} samples of the test split, which were used for nothing else"
+    return Trial(before, judge(model.predict(new), labels, named), len(labels), words)

@@ -41,6 +41,16 @@ class HeadModel(Model):
     shortcut: ShortcutReader | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def class_counts(self) -> list[int] | None:  # type: ignore[override]
+        known, names = self.facts.get("class_counts"), [str(name) for name in self.classes]
+        if not isinstance(known, dict) or not all(isinstance(known.get(name), int) for name in names):
+            return None
+        return [known[name] for name in names]
+
+    def described(self, data: str) -> dict[str, Any]:
+        return {"method": str(self.facts.get("method", "head")), "model": self.reads.encoder or "linear"}
+
     def answer_features(self, features: np.ndarray) -> Answers:
         return self._answers(features, np.ones(len(features), dtype=bool))
 

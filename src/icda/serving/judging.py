@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,11 @@ from icda.data.own.feature_files import LabelledFeatures, column_names, read_fea
 from icda.data.own.table import LABEL, crossed_groups, natural_order, read_table, split_names
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
-from icda.methods import resolve_method
 from icda.metrics import evaluate_predictions
 from icda.metrics.figures import FEWEST
 from icda.results import RunResult
 from icda.serving.fit_data import FILES
-from icda.serving.head import HeadModel
 from icda.serving.model import Model, check_features, load
-from icda.serving.network import NetworkModel
 from icda.training.environment import describe_environment
 
 ADVICE = "Without labels there is nothing to judge: `icda predict` takes images in any folders."
@@ -74,28 +71,29 @@ def judge_data(
     targets = torch.tensor([known[label] for label, here in zip(labelled.labels, kept, strict=True) if here])
     group_names, groups = _groups(labelled, kept)
     sizes = [] if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
-    counts = _class_counts(model)
     metrics = evaluate_predictions(
         logits,
         targets,
         groups=groups,
         num_groups=len(group_names),
-        train_class_counts=counts,
+        train_class_counts=model.class_counts,
         group_names=group_names or None,
     )
     if groups is not None:  # the lowest of the groups with samples enough to judge
         judged = [name for name, size in zip(group_names, sizes, strict=True) if size >= FEWEST]
         shares = [metrics["per_group_accuracy"][name] for name in judged]
         metrics["worst_group_accuracy"] = min((share for share in shares if share is not None), default=None)
-    return replace(
-        _described(model, data),
+    return RunResult(
+        task=path.stem,
+        **model.described(data),
         split=part,
         metrics=metrics,
         class_names=list(known),
-        class_counts=counts,
+        class_counts=model.class_counts,
         group_names=group_names,
         group_samples=sizes,
         confusion=count_confusions(logits.argmax(1), targets, len(known)).tolist(),
+        environment=describe_environment(),
     )
 
 
@@ -113,7 +111,7 @@ def _group_column(path: Path, model: Model, given: str | None, say: Callable[[st
 
 
 def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Labelled:
-    column, marked = _label_column(model), model.config.split_column if isinstance(model, NetworkModel) else None
+    column = _label_column(model)
     if path.is_file() and (path.suffix.lower() in FILES or model.reads.kind == "features"):
         return _read_features(path, model, origin, group)
     if path.is_file():  # other classes are the commoner mistake: name them before other columns
@@ -122,7 +120,7 @@ def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str
         if named is not None:
             _checked(table.names(named), model, origin)
     inputs: dict[str, Any] = {model.reads.kind: model.reads.column}
-    columns = Columns(labels=column, groups=group, splits=marked, **inputs) if path.is_file() else None
+    columns = Columns(labels=column, groups=group, splits=model.split_column, **inputs) if path.is_file() else None
     samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None
     groups = None if samples.groups is None else _known_groups(samples.groups, samples.source or Path("data"))
@@ -199,32 +197,3 @@ def _groups(labelled: Labelled, kept: np.ndarray) -> tuple[list[str], torch.Tens
 def _label_column(model: Model) -> str | None:
     label = model.reads.label
     return None if label is not None and label.lower().endswith(".npy") else label  # an earlier icda kept such a path
-
-
-def _class_counts(model: Model) -> list[int] | None:
-    """Training samples of each class, where the model says."""
-    if isinstance(model, NetworkModel):
-        return model.class_counts
-    known: Any = model.facts.get("class_counts") if isinstance(model, HeadModel) else None
-    names = [str(name) for name in model.classes]
-    if not isinstance(known, dict) or not all(isinstance(known.get(name), int) for name in names):
-        return None
-    return [known[name] for name in names]
-
-
-def _described(model: Model, data: str) -> RunResult:
-    task, environment = Path(data).stem, describe_environment()
-    if not isinstance(model, NetworkModel):
-        method = str(model.facts.get("method", "head")) if isinstance(model, HeadModel) else "head"
-        return RunResult(task=task, method=method, model=model.reads.encoder or "linear", environment=environment)
-    config = replace(model.config, data=data)
-    return RunResult(
-        task=task,
-        method=resolve_method(config.method),
-        model=config.model,
-        seed=config.seed,
-        selection=config.selection,
-        config=config.as_dict(),
-        config_hash=config.hash(),
-        environment=environment,
-    )

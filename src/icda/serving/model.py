@@ -131,6 +131,12 @@ class Model(ABC):
 
     classes: np.ndarray
     reads: Reads
+    class_counts: list[int] | None  # training samples of each class, where the model says
+    split_column: str | None = None  # named in the training
+
+    @abstractmethod
+    def described(self, data: str) -> dict[str, Any]:
+        """Method, model and settings, as a `RunResult` about `data` has them."""
 
     @abstractmethod
     def answer_features(self, features: np.ndarray) -> Answers:

@@ -1,8 +1,9 @@
 """A trained network with the method's own way of answering: what `icda train` leaves in its folder."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from icda.data.sources import ImageArray, ImageFiles, PreparedImages, TextArray
 from icda.data.task import Inputs
 from icda.data.tokens import Tokeniser, hash_tokenise
 from icda.errors import InputError, OperationError
-from icda.methods import Method, Setup, create_method
+from icda.methods import Method, Setup, create_method, resolve_method
 from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.base import evaluating
@@ -46,6 +47,17 @@ class NetworkModel(Model):
     class_counts: list[int]  # training samples of each class
     images: Images | None = None
     tokeniser: Tokeniser | None = None
+    split_column: str | None = None
+
+    def described(self, data: str) -> dict[str, Any]:
+        config = replace(self.config, data=data)
+        same = {name: getattr(config, name) for name in ("model", "seed", "selection")}
+        return {
+            "method": resolve_method(config.method),
+            **same,
+            "config": config.as_dict(),
+            "config_hash": config.hash(),
+        }
 
     def answer_features(self, features: np.ndarray) -> Answers:
         if self.reads.kind != "features":
@@ -110,9 +122,10 @@ def load_network(folder: Path, allow_hub: bool = False) -> NetworkModel:
     named = {"column": config.text_column or config.image_column}
     named |= {"label": config.label_column, "group": config.group_column}
     reads = Reads(kind, width, image_size=size, **named)  # type: ignore[arg-type]
-    config = TrainConfig(**{**vars(config), "model": name})
+    config = replace(config, model=name)
     classes, counts = np.array(state["class_names"]), torch.as_tensor(setup.class_counts).tolist()
-    return NetworkModel(classes, reads, config, networks, method, setup.input_shape, counts, images, tokeniser)
+    known = counts, images, tokeniser, config.split_column
+    return NetworkModel(classes, reads, config, networks, method, setup.input_shape, *known)
 
 
 def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]:

@@ -34,6 +34,14 @@ TRADE = (
 )
 FOUND = ("verdicts", "suspects", "costs", "matrix", "tied", "sizes")  # parts of the audit, folded
 CHECKED = ("check", "labels")
+SPENT = {  # what took time
+    "read": "Reading and embedding",
+    "audit": "Audit",
+    "fit": "Fit",
+    "train": "Training",
+    "plain": "Plain training, to compare",
+    "trial": "Trial on unseen samples",
+}
 
 
 def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
@@ -77,13 +85,10 @@ def _contrast(fitted: Fitted, one: Contrast) -> Markup:
     for title, name, rows in ((usual, one.usual_name, one.usual), (suspected, one.suspected_name, one.suspected)):
         heading = element("p", f"{title.capitalize()}: {name} ({len(rows)})", class_="small-title")
         lots.append(element("div", heading, _tiles(data.names, rows, show, data.samples.kind)))
-    differ = (
-        element("p", f"Compared with the {usual} samples, the {suspected} ones are: {words}.", class_="note")
-        if words
-        else NOTHING
-    )
-    if words and data.samples.kind == "text":
-        differ = element("p", f"Words that are typical of the {suspected} ones: {words}.", class_="note")
+    said = f"Compared with the {usual} samples, the {suspected} ones are: {words}."
+    if data.samples.kind == "text":
+        said = f"Words that are typical of the {suspected} ones: {words}."
+    differ = element("p", said, class_="note") if words else NOTHING
     return join([element("div", *lots, class_="contrast"), differ])
 
 
@@ -270,13 +275,4 @@ def _cost(fitted: Fitted) -> list[tuple[str, object]]:
         ("Samples", f"{len(fitted.audit):,}"),
         ("Features", f"{reads.width:,}" + (f", by {reads.encoder}" if reads.encoder else "")),
     ]
-    names = {
-        "read": "Reading and embedding",
-        "audit": "Audit",
-        "fit": "Fit",
-        "train": "Training",
-        "plain": "Plain training, to compare",
-        "trial": "Trial on unseen samples",
-    }
-    facts += [(names[key], duration(seconds)) for key, seconds in fitted.seconds.items()]
-    return facts
+    return facts + [(SPENT[key], duration(seconds)) for key, seconds in fitted.seconds.items()]

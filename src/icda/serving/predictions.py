@@ -1,6 +1,6 @@
 """New inputs from the folders and files that people have them in, and a file of what a model says of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -24,16 +24,7 @@ from icda.serving.model import Model, Reads, check_features, probabilities_of
 POINTS_TO, DISAGREE = "shortcut_points_to", "disagree"
 
 
-@dataclass(frozen=True)
-class NewData:
-    """Samples to encode, or features as they are; `ids` (N,) are paths or the numbers of rows, as `id_name` says."""
-
-    ids: list[str]
-    id_name: str
-    inputs: Samples | np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.ids)
+NewData = tuple[Samples | np.ndarray, str, Iterable[object]]  # inputs, whether ids are a path, row or id, and ids (N,)
 
 
 def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside: bool = False) -> NewData:
@@ -42,21 +33,18 @@ def read_new(path: Path, reads: Reads, column: str | None = None, allow_outside:
     if path.is_dir():
         if reads.kind != "image":
             raise InputError(f"{path} is a folder, and the model reads {described}: give a file of those.")
-        return _from_samples(read_samples(path, unlabelled=True, allow_outside=allow_outside), "path")
+        samples = read_samples(path, unlabelled=True, allow_outside=allow_outside)
+        return samples, "path", samples.ids
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not there: give a folder of images, a .csv, .npz or .parquet.")
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         if reads.kind != "image":
             raise InputError(f"{path} is an image, and the model reads {described}.")
-        return _from_samples(Samples("image", [path], [path.name]), "path")
+        return Samples("image", [path], [path.name]), "path", [path.name]
     if reads.kind == "features" or suffix in FILES:
         return _features(path, reads, None if suffix in (".csv", ".npy") else column)
     return _from_table(read_table(path), reads, column, allow_outside)
-
-
-def _from_samples(samples: Samples, id_name: str) -> NewData:
-    return NewData([str(name) for name in samples.ids], id_name, samples)
 
 
 def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside: bool) -> NewData:
@@ -73,11 +61,9 @@ def _from_table(table: CsvTable, reads: Reads, column: str | None, allow_outside
         )
     columns = Columns(text=found) if reads.kind == "text" else Columns(image=found)
     samples = read_samples(table.path, columns, unlabelled=True, allow_outside=allow_outside)
-    if reads.kind == "image":
-        return _from_samples(samples, "path")
-    if ids is None or ids == found:
-        return _from_samples(samples, "row")
-    return NewData(list(table.columns[ids]), "id", samples)
+    if reads.kind == "image" or ids is None or ids == found:
+        return samples, "path" if reads.kind == "image" else "row", samples.ids
+    return samples, "id", table.columns[ids]
 
 
 def _features(path: Path, reads: Reads, column: str | None) -> NewData:
@@ -97,8 +83,7 @@ def _features(path: Path, reads: Reads, column: str | None) -> NewData:
     if not len(features):
         raise InputError(f"{path} has no rows: there is nothing to predict.")
     features = check_features(features, reads, path)
-    id_name, ids = ("row", range(len(features))) if found.names is None else ("id", found.names)
-    return NewData([str(name) for name in ids], id_name, features)
+    return (features, "row", range(len(features))) if found.names is None else (features, "id", found.names)
 
 
 @dataclass(frozen=True)
@@ -177,20 +162,21 @@ def predict_data(
     `column` names the column of paths or texts, or the array of features, where it is called otherwise than in the fit.
     `skip_unreadable` leaves unreadable images without a prediction instead of stopping.
     """
-    new = read_new(Path(data).expanduser(), model.reads, column, allow_outside)
-    probabilities = np.full((len(new), len(model.classes)), np.nan)
+    inputs, id_name, ids = read_new(Path(data).expanduser(), model.reads, column, allow_outside)
+    count = len(inputs)
+    probabilities = np.full((count, len(model.classes)), np.nan)
     points_to: np.ndarray | None = None
-    for rows, answers in model.answers(new.inputs, skip_unreadable):
+    for rows, answers in model.answers(inputs, skip_unreadable):
         chosen = np.arange(rows.start, rows.stop)[answers.kept]
         probabilities[chosen] = probabilities_of(answers.logits)
         if answers.points_to is not None:
-            points_to = np.full(len(new), None, dtype=object) if points_to is None else points_to
+            points_to = np.full(count, None, dtype=object) if points_to is None else points_to
             points_to[chosen] = model.classes[answers.points_to]
         if progress is not None:
-            progress(rows.stop, len(new))
+            progress(rows.stop, count)
     if np.isnan(probabilities[:, 0]).all():
-        raise InputError(f"none of the {len(new)} inputs of {data} can be read: nothing to write.")
-    return Predictions(new.ids, new.id_name, model.classes, probabilities, points_to)
+        raise InputError(f"none of the {count} inputs of {data} can be read: nothing to write.")
+    return Predictions([str(name) for name in ids], id_name, model.classes, probabilities, points_to)
 
 
 def _plain(value: Any) -> Any:

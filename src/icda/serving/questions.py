@@ -195,6 +195,7 @@ def make_app(maker: QuestionMaker, page: Callable[[Answers, str], str], out: Pat
     """The application: the page, `answers` to save, `next` to be asked more; nothing without the token."""
     require("starlette", "serve", "icda ask --serve")
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
     from starlette.routing import Route
@@ -204,12 +205,11 @@ def make_app(maker: QuestionMaker, page: Callable[[Answers, str], str], out: Pat
     def known() -> dict[str, Any]:
         return dict(read_answers(out)) if out.exists() else {}
 
-    def refused(request: Request, given: str | None) -> Response | None:
+    def check(request: Request, given: str | None) -> None:
         # Only this machine's own name: a page from elsewhere could make the browser ask for another that leads here.
         host = request.headers.get("host", "").rpartition(":")[0]
         if host not in (HOST, "localhost") or not secrets.compare_digest(given or "", token):
-            return PlainTextResponse("Open the address that icda ask printed.", 403)
-        return None
+            raise HTTPException(403, "Open the address that icda ask printed.")
 
     async def body(request: Request) -> bytes:
         parts = bytearray()
@@ -220,15 +220,12 @@ def make_app(maker: QuestionMaker, page: Callable[[Answers, str], str], out: Pat
         return bytes(parts)
 
     def show(request: Request) -> Response:
-        if (no := refused(request, request.query_params.get("token"))) is not None:
-            return no
-        return HTMLResponse(
-            page(known(), token), headers={"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-        )
+        check(request, request.query_params.get("token"))
+        private = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+        return HTMLResponse(page(known(), token), headers=private)
 
     async def save(request: Request) -> Response:
-        if (no := refused(request, request.headers.get("x-token"))) is not None:
-            return no
+        check(request, request.headers.get("x-token"))
         try:
             answers = parse_answers(io.StringIO((await body(request)).decode(), newline=""), "the answers")
             with lock:
@@ -238,8 +235,7 @@ def make_app(maker: QuestionMaker, page: Callable[[Answers, str], str], out: Pat
         return JSONResponse({"saved": len(answers)})
 
     def more(request: Request) -> Response:
-        if (no := refused(request, request.headers.get("x-token"))) is not None:
-            return no
+        check(request, request.headers.get("x-token"))
         asked = maker.ask(known(), DOZEN, str(out))
         return JSONResponse({"enough": asked.enough, "told": ENOUGH, "questions": maker.cards(asked)})
 

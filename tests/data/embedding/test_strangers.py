@@ -53,8 +53,7 @@ def test_the_page_of_an_audit_does_not_hold_private_lines(icda, stranger, monkey
     X = generator.normal(size=(60, 3)) + y[:, None]
     Path("private.csv").write_text("text,label\n" + "".join(f"{SECRET} {k},a\n" for k in range(60)))
     np.savez("theirs/s.npz", features=X, y=y, id=np.arange(60).astype(str), source="../private.csv", encoder="minilm")
-    answer = icda("audit", "theirs/s.npz", "--out", "out")
-    assert answer.code == 0, answer.err
+    answer = icda("audit", "theirs/s.npz", "--out", "out").worked()
     assert SECRET not in Path("out/audit.html").read_text()
     assert "--show" in answer.err
 
