@@ -111,7 +111,7 @@ def test_shears_and_shifts_equal_naive_loops(strength):
 def test_a_rotation_turns_about_the_centre_by_up_to_thirty_degrees(strength):
     pixels, angle = picture(1, 11), math.radians(30 * strength)
 
-    def source(x: float, y: float) -> tuple[float, float]:
+    def source(x, y):
         x, y = x - 5.5, y - 5.5
         return x * math.cos(angle) - y * math.sin(angle) + 5.5, x * math.sin(angle) + y * math.cos(angle) + 5.5
 
@@ -153,8 +153,8 @@ def test_every_operation_is_drawn_equally_often(monkeypatch):
     seen = dict.fromkeys(OPERATIONS, 0)
     signs: list[float] = []
 
-    def counting(name: str) -> object:
-        def operation(image: Image.Image, strength: float) -> Image.Image:
+    def counting(name):
+        def operation(image, strength):
             seen[name] += 1
             signs.append(strength)
             return image

@@ -4,7 +4,6 @@ import time
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data.loader import BatchLoader, balanced_weights
 from icda.data.sources import FeatureArray, ImageArray
@@ -137,14 +136,14 @@ def test_options_that_cannot_work_are_refused(options, message):
 class _Watched:
     """Counts what is fetched, and fails at a given row."""
 
-    def __init__(self, fails_at: int | None = None) -> None:
+    def __init__(self, fails_at=None):
         self.fetched = 0
         self.fails_at = fails_at
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 100
 
-    def fetch(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def fetch(self, rows, generator=None):
         if self.fails_at is not None and (rows == self.fails_at).any():
             raise OSError(f"row {self.fails_at} is broken")
         self.fetched += 1

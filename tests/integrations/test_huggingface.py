@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import nn
 
 from icda import ICDALoss
 from icda.extras import MissingExtraError
@@ -44,7 +44,7 @@ def make_arguments(folder, **settings):
 class InOrder(RobustTrainer):
     """Batches in the order of the data, so that a loop by hand can follow."""
 
-    def _get_train_sampler(self, *_: Any) -> torch.utils.data.Sampler:
+    def _get_train_sampler(self, *_):
         return torch.utils.data.SequentialSampler(self.train_dataset)
 
 
@@ -152,7 +152,7 @@ def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp
     seen: list[float] = []
 
     class Recorded(ICDALoss):
-        def forward(self, *arguments: Any) -> Tensor:
+        def forward(self, *arguments):
             seen.append(arguments[3])
             return super().forward(*arguments)
 
@@ -168,7 +168,7 @@ def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp
 
 
 def test_each_model_of_model_init_has_its_own_statistics(tmp_path):
-    def trainer(loss: Any) -> RobustTrainer:
+    def trainer(loss):
         arguments = make_arguments(tmp_path)
         return RobustTrainer(args=arguments, model_init=lambda: make_model(), train_dataset=make_data(), loss=loss)
 
@@ -186,13 +186,13 @@ def test_labels_are_counted_by_column_or_by_sample():
 
         column_names: ClassVar = ["label", "text"]
 
-        def __len__(self) -> int:
+        def __len__(self):
             return len(LABELS)
 
-        def with_format(self, _: None) -> "Table":
+        def with_format(self, _):
             return self
 
-        def __getitem__(self, key: Any) -> Any:
+        def __getitem__(self, key):
             return LABELS if key == "label" else {"label": LABELS[key], "text": "a"}
 
     assert count_labels(Table(), 4).tolist() == [7, 3, 1, 0]

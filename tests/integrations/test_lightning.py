@@ -7,7 +7,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from icda import ICDALoss
@@ -24,24 +24,24 @@ def make_network():
 class Module(pl.LightningModule):
     """What a user writes: the network, the loss, and a call with the targets."""
 
-    def __init__(self, validates: bool = True) -> None:
+    def __init__(self, validates=True):
         super().__init__()
         self.network = make_network()
         self.criterion = TappedLoss(self.network, ICDALoss(3, 8, torch.tensor([10, 5, 5])))
         self.validates = validates
         self.progress: list[float] = []
 
-    def training_step(self, batch: list[Tensor], index: int) -> Tensor:
+    def training_step(self, batch, index):
         self.network(batch[0])
         self.progress.append(self.criterion.progress)
         return self.criterion(batch[1])
 
-    def validation_step(self, batch: list[Tensor], index: int) -> None:
+    def validation_step(self, batch, index):
         self.network(batch[0])
         if self.validates:
             self.log("val_loss", self.criterion(batch[1]))
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
+    def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
@@ -101,7 +101,7 @@ def test_the_worst_class_of_the_validation_set_is_logged(tmp_path):
 
 
 def test_it_can_be_monitored_and_resuming_is_exact(tmp_path):
-    def keeper() -> pl.callbacks.ModelCheckpoint:
+    def keeper():
         return pl.callbacks.ModelCheckpoint(
             tmp_path, "{epoch}", monitor="val_worst_class_accuracy", mode="max", save_top_k=-1
         )

@@ -109,7 +109,7 @@ def test_forward_mode_derivatives_agree_with_finite_differences():
     weights = {name: value.detach() for name, value in model.named_parameters()}
     direction = {name: torch.randn_like(value) for name, value in weights.items()}
 
-    def logits(parameters: dict[str, Tensor]) -> Tensor:
+    def logits(parameters):
         return functional_call(model, parameters, (inputs,)).logits
 
     _, slope = jvp(logits, (weights,), (direction,))

@@ -2,7 +2,7 @@ from collections import OrderedDict
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.explain.grad_cam import find_layer
 from icda.models import create_model
@@ -34,7 +34,7 @@ def settle(encoder):
 class LikeTorchvision(nn.Module):
     """The layout of torchvision's ResNets: stages by name, a pool, a functional flatten, `fc`."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv1, self.bn1 = nn.Conv2d(3, 16, 3, bias=False), nn.BatchNorm2d(16)
         self.relu, self.maxpool = nn.ReLU(inplace=True), nn.MaxPool2d(2)
@@ -42,7 +42,7 @@ class LikeTorchvision(nn.Module):
         self.layer2 = nn.Sequential(BasicBlock(16, 32, stride=2), BasicBlock(32, 32))
         self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(32, 10)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         maps = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         return self.fc(torch.flatten(self.avgpool(self.layer2(self.layer1(maps))), 1))
 
@@ -50,7 +50,7 @@ class LikeTorchvision(nn.Module):
 class WithMoreThanItsLayers(LikeTorchvision):
     """Its layers one after the other run, but give something else."""
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return super().forward(images.square())
 
 
@@ -151,11 +151,11 @@ def hugging_face():
 class Backwards(nn.Sequential):
     """Layers that fit together in another order than they stand in."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         layers = OrderedDict(second=nn.Linear(6, 4), first=nn.Linear(16, 6), fc=nn.Linear(4, 10))
         super().__init__(layers)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return self.fc(self.second(self.first(images.mean((1, 2)))))
 
 

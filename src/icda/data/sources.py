@@ -129,11 +129,10 @@ class FeatureArray:
 
 
 class ImageFiles(_Images):
-    """Image files, decoded when first needed and squeezed to `size` x `size` RGB.
+    """Image files, decoded when first needed, squeezed to `size` x `size` RGB and augmented as in `ImageArray`.
 
-    Decoded images are kept as bytes while all of them fit into `cache_bytes`, so that later epochs read no file. With a
-    generator images are cropped and mirrored at random, as in `ImageArray`. The fingerprint is made of the files' names
-    and sizes, not of their contents.
+    Decoded images are kept as bytes while all of them fit into `cache_bytes`. The fingerprint is made of the files'
+    names and sizes, not of their contents.
     """
 
     remedy = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
@@ -161,14 +160,6 @@ class ImageFiles(_Images):
 
     def __len__(self) -> int:
         return len(self.paths)
-
-    def only(self, rows: Sequence[int]) -> ImageFiles:
-        """The same source with some of its files."""
-        chosen = copy.copy(self)
-        chosen.paths = [self.paths[row] for row in rows]
-        chosen._cache = None if self._cache is None else self._cache[list(rows)]
-        chosen._cached = self._cached[list(rows)]
-        return chosen
 
     def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if self._cache is None:
@@ -204,11 +195,7 @@ class ImageFiles(_Images):
 
 
 class PreparedImages(ImageFiles):
-    """Image files that `prepare` turns into `size` x `size` pixels; everything else as in `ImageFiles`.
-
-    Values are standardised with ImageNet's mean and standard deviation, as the pretrained networks of these benchmarks
-    need them. Without `crop_padding` and `flip` training images are not augmented, which is the original recipe.
-    """
+    """Image files that `prepare` turns into `size` x `size` pixels, standardised as ImageNet's are."""
 
     remedy = "Fetch them again."
 
@@ -226,8 +213,7 @@ class TextArray:
     """Texts, fetched as token ids padded to the longest of the batch.
 
     `tokenise` turns a list of texts into a list of id lists; it runs once a text. Longer texts are cut to `max_length`;
-    shorter ones are filled with `padding`, and the attention mask says so. The texts themselves stay, so that
-    `with_tokeniser` can exchange the one for another model's.
+    shorter ones are filled with `padding`, and the attention mask says so.
 
     >>> source = TextArray(["a bb", "c"], lambda texts: [[len(word) for word in text.split()] for text in texts], 8)
     >>> source.fetch(torch.tensor([0, 1]))["input_ids"]

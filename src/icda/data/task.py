@@ -89,10 +89,9 @@ class Task:
     """A learning problem: its splits, its classes, and a hash of what was chosen for it.
 
     `input_kind` is "image", "text" or "features"; `input_shape` is the shape of one input, (channels, height, width)
-    for images. `default_model` is a model name that fits. `metadata` is the small clean set that meta-learning methods
-    use. `group_attributes` names the attribute value (a number) behind each group where groups are class x attribute:
-    methods that compare domains take the attribute as the domain. Without it each group is a domain of its own.
-    `membership_names` are the names of overlapping groups, one for each column of a split's `memberships`.
+    for images. `metadata` is the small clean set that meta-learning methods use. `group_attributes` names the attribute
+    value (a number) behind each group where groups are class x attribute: methods that compare domains take it as the
+    domain. `membership_names` are the names of overlapping groups, one for each column of a split's `memberships`.
     """
 
     name: str

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data.embedding import UnreadableInputsError, embed, load_features, read_samples
 from icda.data.embedding.run import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, part_folder
@@ -23,12 +22,12 @@ class Means:
 
     name, version, device = "means", "1", "cpu"
 
-    def __init__(self, kind: str = "image", lifetime: int = 10**9) -> None:
+    def __init__(self, kind="image", lifetime=10**9):
         self.kind: Any = kind
         self.image_size = 8 if kind == "image" else None
         self.lifetime, self.batches = lifetime, 0
 
-    def encode(self, inputs: Any) -> Tensor:
+    def encode(self, inputs):
         if self.batches == self.lifetime:
             raise Killed
         self.batches += 1
@@ -184,7 +183,7 @@ def test_a_chunk_of_nothing_but_unreadable_images_does_no_harm(folder, tmp_path)
 
 def test_nan_from_the_encoder_names_the_input(folder, tmp_path):
     class Broken(Means):
-        def encode(self, inputs: Any) -> Tensor:
+        def encode(self, inputs):
             return super().encode(inputs).index_fill(0, torch.tensor([1]), float("nan"))
 
     with pytest.raises(ValueError, match=r"means gives NaN or infinity for cat/03\.png"):

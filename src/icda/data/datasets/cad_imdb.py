@@ -31,12 +31,9 @@ MAX_LENGTH = 128
 def cad_imdb(root: Path | None, seed: int) -> Task:
     """Positive or negative film review; trained on originals, tested on originals and on their rewritten twins.
 
-    People changed each review just enough to turn its sentiment: what else goes with the label in the originals (genres,
-    names, length) now goes against it. Train is 1,707 originals without groups, for there is only one; test is 488
-    originals and 488 twins, in the groups original and revised. `seed` draws 50 pairs of the development set as
-    metadata, originals and twins, 50 texts per class; validation is the other 195 originals.
-
-    Reference: D. Kaushik, E. Hovy and Z. Lipton, "Learning the Difference that Makes a Difference with
+    People changed each review just enough to turn its sentiment. Train is 1,707 originals without groups; test is 488
+    originals and 488 twins, in two groups. `seed` draws 50 pairs of the development set as metadata; validation is its
+    other 195 originals. Kaushik, Hovy and Lipton, "Learning the Difference that Makes a Difference with
     Counterfactually-Augmented Data", ICLR 2020.
     """
     source, targets, groups, parts = _read(_place(root))

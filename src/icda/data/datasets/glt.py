@@ -83,10 +83,7 @@ class GltDataset:
             TASKS.register(f"{self.name}_{protocol}")(partial(self.task, protocol=protocol))
 
     def task(self, root: Path | None, seed: int, *, protocol: str) -> Task:
-        """Rare classes and rare looks, by the benchmark's annotation files; the seed decides only the metadata.
-
-        The group of a sample is its attribute, so that accuracy is reported for common, middling and rare looks.
-        """
+        """Rare classes and rare looks, by the benchmark's annotation files; the seed decides only the metadata."""
         layouts = [(self.name, file) for file in self.annotations]
         folder = find_folder(root, self.title, layouts, self.files, self.home).resolve()
         check_files(folder, self.title, self.annotations)
@@ -181,10 +178,9 @@ def _read_set(path: Path, name: str, part: Mapping[str, Any], locate: Locate) ->
 def choose_metadata(own: Annotations, other: Annotations, seed: int) -> tuple[AnnotatedSet, AnnotatedSet, AnnotatedSet]:
     """Metadata that no test and no training sample of `own` is in, as balanced as the files allow.
 
-    Up to 20 images of each attribute of each class. First come images that only the other file trains or validates on,
-    which is where rare classes have some to spare; what is still missing comes from `own`'s validation set, of which
-    each attribute of a class gives up at most half. Gives the first kind, the second, and the validation set that is
-    left.
+    Up to 20 images of each attribute of each class: first those that only the other file trains or validates on; what
+    is still missing comes from `own`'s validation set, of which each attribute of a class gives up at most half. Gives
+    the first kind, the second, and the validation set that is left.
     """
     generator = generator_for(seed, "GLT metadata")
     pool, validation = _unused(own, other), own.sets["val"]

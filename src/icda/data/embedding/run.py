@@ -152,10 +152,9 @@ def embed(
 ) -> Features:
     """Encode `samples` and write the features file `out`; see `Features` for what is in it.
 
-    Finished chunks wait in `<out>.part/`. With `resume` those that still fit their inputs are taken as they are, and the
-    file is the same to the byte as that of a run without a break. An unreadable image stops the run, unless
-    `skip_unreadable` leaves it out and lists it under `skipped`; `remedy` is what the error advises. The `engine` says
-    where chunks are encoded: here by default, or on Ray, whose workers must see the inputs' files.
+    Finished chunks wait in `<out>.part/`; with `resume` those that still fit their inputs are kept, and the file is the
+    same to the byte. An unreadable image stops the run with `remedy` as advice, unless `skip_unreadable` lists it under
+    `skipped`. The `engine` says where chunks are encoded: here by default, or on Ray, whose workers must see the files.
     """
     out = Path(out).expanduser()
     if batch_size < 1:
@@ -188,7 +187,7 @@ def embed(
     missing = [number for number in range(len(chunks)) if number not in kept]
     done = len(samples) - sum(len(chunks[number][0]) for number in missing)
     spans = [chunks[number][0] for number in missing]
-    made = (engine or Here()).each(encode_span, spans, samples, encoder, batch_size, skip_unreadable, remedy)
+    made = (engine or Here()).each(encode_rows, spans, samples, encoder, batch_size, skip_unreadable, remedy)
     for number, chunk in zip(missing, made, strict=True):
         rows, digest = chunks[number]
         store.save(number, digest, chunk)
@@ -207,15 +206,8 @@ def embed(
     return load_features(out)
 
 
-def encode_span(
-    rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str
-) -> Chunk:
-    """`encode_rows` as engines call it: what differs between calls comes first."""
-    return encode_rows(samples, rows, encoder, batch_size, skip_unreadable, remedy)
-
-
 def encode_rows(
-    samples: Samples, rows: range, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str = REMEDY
+    rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str = REMEDY
 ) -> Chunk:
     """Features of some samples; `remedy` is what the error about unreadable images advises."""
     # Texts of like length together: padding to the longest of a mixed batch would be most of the work.

@@ -29,13 +29,12 @@ class FeatureBatch(NamedTuple):
 
 
 class ParquetTable:
-    """The columns of a Parquet dataset that a classifier needs.
+    """The columns of a Parquet dataset that a classifier needs; only a few batches are in memory at any time.
 
     `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
-    columns ("f" for f0, f1, ...), taken in the order of the file; target, weights and groups are never among them. Rows
-    come in the order of the files, those of a folder sorted by name. Only a few batches are in memory at any time. Features
-    are float32, or float64 where that is needed to hold the file's numbers. An empty cell in `features` becomes NaN; in
-    another column it is an error.
+    columns, never target, weights or groups. Rows come in the order of the files, those of a folder sorted by name.
+    Features are float32, or float64 where the file's numbers need it. An empty cell in `features` becomes NaN;
+    elsewhere it is an error.
     """
 
     def __init__(
@@ -230,8 +229,7 @@ def spooled(
 ) -> Iterator[FeatureBatch]:
     """All samples at once: features in memory if they are few, else in a temporary file that is gone afterwards.
 
-    The file takes N x A numbers of the table's type, in `tempdir` or the system's own folder. That there is room is
-    checked before anything is read.
+    That there is room in `tempdir`, or the system's own folder, is checked before anything is read.
     """
     shape = (table.num_rows, table.width)
     size = table.dtype.itemsize * table.num_rows * table.width
