@@ -1,9 +1,8 @@
 """Counterfactual pictures: what ISDA, RISDA and ICDA add to a feature, mapped back to pixels.
 
-A picture is sought whose feature is the augmented one, starting from the source; a total-variation prior keeps what is
-changed smooth, or a network's taste for noise would paint it. Such a picture shows what the network takes for that
-feature, which need not be what a person would paint; the real samples nearest to the augmented feature stand beside it
-as the honest companion.
+A picture is sought whose feature is the augmented one, starting from the source; a total-variation prior keeps the
+change smooth. It shows what the network takes for that feature; the nearest real samples stand beside it as honest
+companions.
 """
 
 from __future__ import annotations
@@ -88,9 +87,8 @@ def paint(
     """Pictures whose features are `wanted` (N, A), found from the standardised `inputs` (N, C, H, W) by Adam; and errors.
 
     Minimises |f(x) - h~|^2 / |f(x_0) - h~|^2 + smoothness * TV(x - x_0) over pixels x in [0, 1], from the source x_0.
-    The errors (N,) are what is left of the way, |f(x) - h~| / |h - h~|: 1 for the source, 0 for a picture that has the
-    feature. Nothing is random, and each picture is sought for itself. Without a normaliser the pixels are those of the
-    inputs, stretched.
+    The errors (N,) are what is left of the way, |f(x) - h~| / |h - h~|: 1 for the source. Nothing is random. Without a
+    normaliser the pixels are those of the inputs, stretched.
     """
 
     def error_of(pixels: Tensor) -> Tensor:

@@ -24,9 +24,8 @@ COARSE = 2  # maps of 2 x 2 places have a quarter of their heat in the centre bo
 class HeatMaps:
     """Heat (N, H, W) of each picture, as shares that sum to one (all zero where nothing spoke for the class).
 
-    `classes` (N,) are the classes whose logits were followed back, `predicted` (N,) what the network says,
-    `centre_share` (N,) the share of heat in the centre box, NaN without heat or where the maps of the layer are too
-    coarse (`resolution` of 2 x 2 places or fewer) to say.
+    `predicted` (N,) is what the network says, `centre_share` (N,) the share of heat in the centre box, NaN without heat
+    or where the maps of the layer are too coarse (`resolution` of 2 x 2 places or fewer) to say.
     """
 
     heat: Tensor
@@ -95,8 +94,7 @@ def find_layer(network: FeatureClassifier, image: Tensor) -> str:
     """The name of the last layer that yields maps (N, C, H, W), or normalised tokens, which the logits depend on.
 
     A layer counts if a gradient reaches more than one of its places: after the last attention of a ViT only the class
-    token is read, so its last norms do not count. Layers of at least 4 x 4 places come first, for tiny images end in
-    maps that cannot say where. Found by one forward and one backward pass over `image` (1, C, H, W).
+    token is read. Layers of at least 4 x 4 places come first. Found by one pass over `image` (1, C, H, W).
 
     >>> from icda.models import create_model
     >>> find_layer(create_model("resnet8", 3), torch.rand(1, 3, 16, 16))

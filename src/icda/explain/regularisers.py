@@ -59,14 +59,12 @@ def regulariser(
     attributes: Tensor | None = None,
     log_prior: Tensor | None = None,
 ) -> Regulariser:
-    """R of a loss for a batch, part by part, as in table 1.
+    """R of a loss for a batch, part by part, as in table 1 of arXiv 2304.13431.
 
-    `as_printed` gives the sample margin of ICDA as the table
-    prints it, -beta alpha_i q_y: less than the first-order term by beta alpha_i, which has no gradient. `attributes`
-    and `log_prior` are those of the loss's call. Where `variance_bound` acts, the compactness is the bounded one.
-
-    Reference: table 1 of arXiv 2304.13431. RISDA is that of `RISDALoss`, whose mean is centred and whose quadratic term
-    is halved (mathematics 3.2); the table prints neither.
+    `as_printed` gives the sample margin of ICDA as the table prints it, -beta alpha_i q_y: less than the first-order
+    term by beta alpha_i, which has no gradient. `attributes` and `log_prior` are those of the loss's call. Where
+    `variance_bound` acts, the compactness is the bounded one. RISDA is that of `RISDALoss`, whose mean is centred and
+    whose quadratic term is halved (mathematics 3.2); the table prints neither.
 
     >>> loss, head = LogitAdjustmentLoss(2, 1, torch.tensor([3.0, 1.0])), torch.nn.Linear(1, 2)
     >>> terms = regulariser(loss, torch.zeros(1, 1), torch.tensor([1]), (torch.zeros(2, 1), None))
