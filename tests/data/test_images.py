@@ -59,7 +59,7 @@ def test_all_unreadable_files_are_found_in_order(tmp_path):
         Image.new("RGB", (4, 4)).save(path)
     for path in (paths[2], paths[0]):
         path.write_bytes(b"broken")
-    assert find_unreadable(paths, lambda path: decode_image(path, 4)) == [paths[0], paths[2]]
+    assert find_unreadable(paths, 4) == [paths[0], paths[2]]
 
 
 def noise(width, height):

@@ -7,7 +7,7 @@ from PIL import Image
 
 from icda.data.images import UnreadableImageError, central_square
 from icda.data.sources import FeatureArray, ImageArray, ImageFiles, PreparedImages, TextArray, transformed
-from icda.data.tokens import HASHED_WORDS, Tokeniser, hash_tokenise, hash_tokens
+from icda.data.tokens import Tokeniser, hash_tokenise, hash_tokens
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -38,12 +38,6 @@ class TestImageArray:
         expected = (images[[5, 1]].permute(0, 3, 1, 2) / 255 - 0.5) / 0.5
         torch.testing.assert_close(source.fetch(torch.tensor([5, 1])), expected)
 
-    def test_equal_generators_give_equal_augmentation_and_others_do_not(self):
-        source = ImageArray(_noise(), HALF, HALF, crop_padding=2, flip=True)
-        first, again, other = (source.fetch(torch.arange(6), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
-        assert torch.equal(first, again)
-        assert not torch.equal(first, other)
-
     def test_fingerprints_tell_pixels_and_recipes_apart(self):
         images = _noise()
         changed = images.clone()
@@ -51,14 +45,6 @@ class TestImageArray:
         sources = [ImageArray(images, HALF, HALF), ImageArray(changed, HALF, HALF), ImageArray(images, HALF, HALF, 2)]
         assert len({source.fingerprint for source in sources}) == 3
         assert ImageArray(images.clone(), HALF, HALF).fingerprint == sources[0].fingerprint
-
-
-class TestFeatureArray:
-    def test_rows_come_as_float32(self):
-        features = np.arange(12, dtype=np.float64).reshape(4, 3)
-        fetched = FeatureArray(features).fetch(torch.tensor([2, 0]), torch.Generator())
-        assert fetched.dtype == torch.float32
-        assert fetched.tolist() == [[6, 7, 8], [0, 1, 2]]
 
 
 class TestImageFiles:
@@ -202,7 +188,7 @@ class TestWithTransform:
         assert torch.equal(new.fetch(rows, torch.Generator()), expected)
         assert torch.equal(new.fetch(rows), old.fetch(rows))
         if cache_bytes:
-            monkeypatch.setattr("icda.data.sources.decode_image", lambda *_: pytest.fail("decoded again"))
+            monkeypatch.setattr("icda.data.images.decode_image", lambda *_: pytest.fail("decoded again"))
             old.fetch(rows)
 
     @pytest.mark.parametrize(
@@ -229,8 +215,3 @@ def test_ids_leave_zero_to_the_padding_and_are_the_same_on_every_machine():
     assert (min(ids), max(ids)) == (1, 32767)
     assert hash_tokens("bird on water") == [28552, 15669, 2885, 17829, 22517]
     assert hash_tokenise(["", " ?!", "ja"]) == [[], [], hash_tokens("ja")]
-
-
-def test_hashed_words_are_a_tokeniser_without_an_end():
-    assert HASHED_WORDS.encode(["not a good film", "ja"], 3) == hash_tokenise(["not a good film", "ja"])
-    assert (HASHED_WORDS.padding, HASHED_WORDS.max_length) == (0, None)

@@ -118,16 +118,6 @@ def test_it_can_be_monitored_and_resuming_is_exact(tmp_path):
     same_state(loaded, whole)
 
 
-def test_a_copied_module_has_a_tap_of_its_own():
-    module = Module()
-    twin = copy.deepcopy(module)
-    inputs, targets = next(iter(loader()))
-    twin.network(inputs)
-    twin.criterion(targets).backward()
-    assert twin.criterion.tap.head is twin.network[3]
-    assert module.criterion.loss.statistics.count.sum() == 0
-
-
 @pytest.mark.parametrize("fault", ["no loss", "no end", "no call", "plain loss"])
 def test_wrong_use_says_what_to_do(tmp_path, fault):
     module, settings = Module(validates=fault != "no call"), {}

@@ -96,13 +96,6 @@ def test_logits_stay_what_they_were_and_gradients_reach_every_parameter(kind, im
     assert torch.equal(other(images).logits, output.logits), "a saved state comes back"
 
 
-@pytest.mark.parametrize("convolution", [True, False])
-def test_features_are_timms_pre_logits(convolution, images):
-    network = TimmNet(convolution=convolution).eval()
-    expected = network.forward_head(network.stem(images), pre_logits=True)
-    assert torch.equal(from_torch(network)(images).features, expected)
-
-
 @pytest.mark.parametrize("kind", LOOKALIKES)
 def test_another_number_of_classes_brings_a_new_head_and_keeps_the_features(kind, images):
     network = copy.deepcopy(LOOKALIKES[kind]).eval()

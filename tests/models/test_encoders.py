@@ -65,7 +65,6 @@ def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_text
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("eficientnet_lite0", "did you mean 'efficientnet_lite0'"),
         ("mini-lm", "did you mean 'minilm'"),
         ("tim:resnet18", "did you mean 'timm:resnet18'"),
         ("zzzzz:resnet18", "Known prefixes: hf, timm"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, check_padding, crop_and_flip
-from icda.data.images import DECODER_THREADS, Prepare, UnreadableImageError, decode_image, find_unreadable, unreadable
+from icda.data.images import Prepare, UnreadableImageError, decode_images, find_unreadable, unreadable
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
 from icda.errors import InputError
@@ -173,16 +172,12 @@ class ImageFiles(_Images):
     def _decode(self, rows: Tensor) -> Tensor:
         if len(rows) == 0:
             return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
-        try:
-            with ThreadPoolExecutor(DECODER_THREADS) as pool:
-                decoded = list(pool.map(self.decode, (self.paths[row] for row in rows.tolist())))
-        except UnreadableImageError as error:  # where one is broken others may be: name them all, once
-            broken = find_unreadable(self.paths, self.decode)
-            raise unreadable(broken, f"cannot be read as images ({error})", self.remedy) from error
+        decoded = list(decode_images([self.paths[row] for row in rows.tolist()], self.size, self.prepare))
+        if errors := [image for image in decoded if isinstance(image, UnreadableImageError)]:
+            # Where one is broken others may be: name them all, once.
+            broken = find_unreadable(self.paths, self.size, self.prepare)
+            raise unreadable(broken, f"cannot be read as images ({errors[0]})", self.remedy) from errors[0]
         return torch.from_numpy(np.stack(decoded))
-
-    def decode(self, path: Path) -> np.ndarray:
-        return decode_image(path, self.size, self.prepare)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -10,7 +10,7 @@ import torch
 from icda.data.embedding import UnreadableInputsError, embed, load_features, read_samples
 from icda.data.embedding.run import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, part_folder
 from icda.data.embedding.samples import Samples
-from icda.data.sources import decode_image
+from icda.data.images import decode_image
 
 
 class Killed(BaseException):

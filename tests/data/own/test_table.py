@@ -73,35 +73,19 @@ class TestTexts:
 
 
 class TestGroups:
-    def test_a_group_of_several_classes_is_crossed_with_them(self, tmp_path):
-        """One meaning of a group, class x attribute, whichever command judges it."""
-        task = csv_task(_texts(tmp_path, "text,label,group", "{kind} {k},{kind},{place}"))
-        assert task.group_names == ("bad, land", "bad, water", "good, land", "good, water")
-        assert task.group_attributes == (0, 1, 0, 1)
-
     def test_groups_of_one_class_each_are_taken_as_they_are(self, tmp_path):
         task = csv_task(_texts(tmp_path, "text,label,group", "{kind} {k},{kind},{kind} on {place}"))
         assert task.group_names == ("bad on land", "bad on water", "good on land", "good on water")
         assert task.group_attributes is None
-
-    def test_an_attribute_makes_groups_of_label_and_attribute(self, tmp_path):
-        task = csv_task(_texts(tmp_path, "text,label,attribute", "{kind} {k},{kind},{place}"))
-        assert task.group_names == ("bad, land", "bad, water", "good, land", "good, water")
-        for split in task.splits().values():
-            assert torch.equal(split.groups // 2, split.targets)
 
     def test_columns_may_be_named_by_the_caller(self, tmp_path):
         table = _texts(tmp_path, "review,mood,where", "{kind} {k},{kind},{place}")
         task = csv_task(table, Columns(text="review", labels="mood", groups="where"))
         crossed = csv_task(table, Columns(text="review", labels="mood", attributes="where"))
         assert task.group_names == crossed.group_names == ("bad, land", "bad, water", "good, land", "good, water")
-
-
-class TestSplits:
-    def test_numbers_are_understood_as_in_wilds(self, tmp_path):
-        rows = ["a,x,0", "b,y,0", "c,x,1", "d,y,1", "e,x,2", "f,y,2"]
-        task = csv_task(_csv(tmp_path, "text,label,split", *rows))
-        assert [split.rows.tolist() for split in task.splits().values()] == [[0, 1], [2, 3], [4, 5]]
+        assert task.group_attributes == crossed.group_attributes == (0, 1, 0, 1)
+        for split in crossed.splits().values():
+            assert torch.equal(split.groups // 2, split.targets)
 
 
 class TestBadTables:

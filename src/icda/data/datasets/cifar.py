@@ -49,6 +49,16 @@ HUMAN_LABELS = {
 }
 
 
+class SmallSizes(NamedTuple):
+    """Images per class of the small tasks; `largest` is the largest class of a long tail."""
+
+    largest: int
+    standard: int
+    noisy: int
+    human: int  # with the labels that people gave
+    validation: int
+
+
 class CifarImages(NamedTuple):
     """The training images and their labels, the test split, and how many training images were published."""
 
@@ -86,21 +96,14 @@ def _read(folder: Path) -> CifarImages:
 
 @dataclass(frozen=True)
 class CifarFamily:
-    """The tasks of one of the two: `name` begins theirs, `title` their descriptions.
-
-    The numbers are images per class of the small tasks; `largest` is the largest class of a long tail.
-    """
+    """The tasks of one of the two: `name` begins theirs, `title` their descriptions."""
 
     name: str
     title: str
     classes: int
     layouts: Sequence[tuple[str, str]]
     files: str
-    largest: int
-    standard: int
-    noisy: int
-    human: int  # with the labels that people gave
-    validation: int
+    sizes: SmallSizes
 
     def register(self) -> None:
         TASKS.register(self.name)(self.whole)
@@ -156,15 +159,15 @@ class CifarFamily:
 
     def small(self, root: Path | None, seed: int, *, bias: str, amount: int = 0, validation: bool = False) -> Task:
         """Images of 16 x 16 pixels: balanced, long-tailed, or with wrong labels."""
-        data, classes = self.load(root), self.classes
+        data, classes, sizes = self.load(root), self.classes, self.sizes
         labels, whole = data.labels, data.test.source
         assert isinstance(whole, ImageArray)
         source = _shrunk(data.source, True)
         name = self.small_name(bias, amount)
         generator = generator_for(seed, name)
-        metadata, aside, pool = take_per_class(labels, [METADATA, self.validation], generator)
-        counts = [{"none": self.standard, "human": self.human}.get(bias, self.noisy)] * classes
-        counts = long_tail_counts(self.largest, classes, amount) if bias == "lt" else counts
+        metadata, aside, pool = take_per_class(labels, [METADATA, sizes.validation], generator)
+        counts = [{"none": sizes.standard, "human": sizes.human}.get(bias, sizes.noisy)] * classes
+        counts = long_tail_counts(sizes.largest, classes, amount) if bias == "lt" else counts
         rows = pool[keep_counts(labels[pool], counts, generator)]
         clean = labels[rows]
         given = clean
@@ -249,10 +252,9 @@ def halve(images: np.ndarray) -> np.ndarray:
     return ((total + 2) // 4).astype(np.uint8)
 
 
-SIZES = {"largest": 500, "standard": 250, "noisy": 120, "human": 500, "validation": 100}
-FINE_SIZES = {"largest": 300, "standard": 100, "noisy": 100, "human": 100, "validation": 20}  # at least 150 are stored
-CIFAR10 = CifarFamily("cifar10", "CIFAR-10", 10, LAYOUTS, FILES, **SIZES)
-CIFAR100 = CifarFamily("cifar100", "CIFAR-100", 100, FINE_LAYOUTS, FINE_FILES, **FINE_SIZES)
+CIFAR10 = CifarFamily("cifar10", "CIFAR-10", 10, LAYOUTS, FILES, SmallSizes(500, 250, 120, 500, 100))
+# Of every class of CIFAR-100 at least 150 images are stored.
+CIFAR100 = CifarFamily("cifar100", "CIFAR-100", 100, FINE_LAYOUTS, FINE_FILES, SmallSizes(300, 100, 100, 100, 20))
 CIFAR10.register()
 CIFAR100.register()
 load_cifar10 = CIFAR10.load

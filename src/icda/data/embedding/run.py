@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
 from icda.data.embedding.samples import Samples, digest_of
-from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
+from icda.data.images import DECODER_THREADS, decode_images, find_unreadable, unreadable
 from icda.data.own.table import natural_order
 from icda.engines import Engine, Here
 from icda.errors import ExistingFileError, InputError, UnreadableError
@@ -235,22 +234,14 @@ def _read(samples: Samples, batch: list[int], image_size: int | None, remedy: st
     """Those rows of a batch that can be read, and their inputs; without a remedy the others are left out."""
     if samples.kind == "text":
         return batch, [samples.inputs[row] for row in batch]
-    size = image_size
-    assert size is not None
-
-    def decode(row: int) -> np.ndarray | UnreadableImageError:
-        try:
-            return decode_image(Path(samples.inputs[row]), size)
-        except UnreadableImageError as error:
-            return error
-
+    assert image_size is not None
     # In a process that has few of the cores, more decoders would take those of its neighbours.
-    with ThreadPoolExecutor(min(DECODER_THREADS, torch.get_num_threads())) as pool:
-        decoded = list(pool.map(decode, batch))
+    threads = min(DECODER_THREADS, torch.get_num_threads())
+    decoded = decode_images([Path(samples.inputs[row]) for row in batch], image_size, threads=threads)
     images = {row: image for row, image in zip(batch, decoded, strict=True) if isinstance(image, np.ndarray)}
     if len(images) < len(batch) and remedy is not None:
         # Where one is broken others may be: name them all now, not one by one in as many runs.
-        broken = find_unreadable([Path(path) for path in samples.inputs], lambda path: decode_image(path, size))
+        broken = find_unreadable([Path(path) for path in samples.inputs], image_size)
         raise unreadable(broken, "cannot be read as images", remedy)
     stacked = torch.from_numpy(np.stack(list(images.values()))) if images else None
     return list(images), stacked

@@ -14,7 +14,7 @@ from torch import Tensor
 from icda.data.embedding.features import member_names
 from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.generators import generator_for
-from icda.data.images import decode_image, find_unreadable, unreadable
+from icda.data.images import find_unreadable, unreadable
 from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
 from icda.data.own.table import SPLITS, crossed_groups, listed, natural_order, split_names
@@ -112,7 +112,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
 
 def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, skip_unreadable: bool) -> Task:
     paths, story = [Path(str(path)) for path in samples.inputs], ""
-    if skip_unreadable and (broken := find_unreadable(paths, lambda path: decode_image(path, size))):
+    if skip_unreadable and (broken := find_unreadable(paths, size)):
         unread = set(broken)
         kept = [row for row, path in enumerate(paths) if path not in unread]
         if not kept:
