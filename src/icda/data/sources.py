@@ -107,8 +107,8 @@ class ImageArray(_Images):
 class FeatureArray:
     """Feature vectors (N, A), such as cached embeddings or a table of numbers; never augmented.
 
-    >>> FeatureArray([[1.0, 2.0], [3.0, 4.0]]).fetch(torch.tensor([1]))
-    tensor([[3., 4.]])
+    >>> FeatureArray(np.arange(4.0).reshape(2, 2)).fetch(torch.tensor([1]))  # float32
+    tensor([[2., 3.]])
     """
 
     def __init__(self, features: Tensor | np.ndarray | Sequence[Sequence[float]]) -> None:

@@ -29,7 +29,6 @@ class HeatMaps:
     """
 
     heat: Tensor
-    classes: Tensor
     predicted: Tensor
     layer: str
     resolution: tuple[int, int]
@@ -75,7 +74,7 @@ def grad_cam(
             predicted.append(said.cpu())
     said = torch.cat(predicted)
     resolution = (int(heat.shape[2]), int(heat.shape[3]))
-    return HeatMaps(as_shares(torch.cat(heats)), said if classes is None else classes, said, name, resolution)
+    return HeatMaps(as_shares(torch.cat(heats)), said, name, resolution)
 
 
 def as_shares(heat: Tensor) -> Tensor:

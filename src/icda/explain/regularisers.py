@@ -114,14 +114,3 @@ def first_order_term(logits: Tensor, targets: Tensor, adjustment: Tensor) -> Ten
     """
     slope = F.softmax(logits, 1) - F.one_hot(targets, logits.shape[1]).to(logits)
     return (slope * adjustment).sum(1)
-
-
-def second_order_term(logits: Tensor, adjustment: Tensor) -> Tensor:
-    """1/2 du^T (diag(q) - q q^T) du (N,), half the variance of the adjustment under q: never negative.
-
-    >>> second_order_term(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]))
-    tensor([0.1250])
-    """
-    probabilities = F.softmax(logits, 1)
-    mean = (probabilities * adjustment).sum(1, keepdim=True)
-    return 0.5 * (probabilities * (adjustment - mean).square()).sum(1)

@@ -59,8 +59,13 @@ class ParquetTable:
         self.features = self._feature_columns(features)
         if self.num_rows == 0:
             raise InputError(f"{path} has no rows.")
-        with readable(path):
-            self.width = self._width()
+        self.width = len(self.features)
+        if self.is_list:
+            with readable(path):
+                first = self.dataset.head(1, columns=self.features).column(0)[0].as_py()
+            if not first:
+                raise InputError(f"the first row of column {self.features[0]!r} holds no numbers.")
+            self.width = len(first)
 
     @property
     def other_columns(self) -> list[str]:
@@ -110,13 +115,10 @@ class ParquetTable:
             yield from self.dataset.to_batches(columns=columns, batch_size=batch_size, **ahead)
 
     def _matrix(self, batch: Any) -> np.ndarray:
-        if self.is_list:
-            return self._lists(batch.column(self.features[0]))
-        columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.features]
-        return np.stack([column.astype(self.dtype, copy=False) for column in columns], 1)
-
-    def _lists(self, column: Any) -> np.ndarray:
-        name = self.features[0]
+        name, column = self.features[0], batch.column(self.features[0])
+        if not self.is_list:
+            columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.features]
+            return np.stack([column.astype(self.dtype, copy=False) for column in columns], 1)
         if column.null_count:
             raise InputError(f"column {name!r} has rows without a list: drop them before the fit.")
         lengths = (
@@ -159,14 +161,6 @@ class ParquetTable:
         if name not in names:
             hint = did_you_mean(name, names)
             raise InputError(f"there is no column {name!r}: {hint}Columns: {', '.join(names)}.")
-
-    def _width(self) -> int:
-        if not self.is_list:
-            return len(self.features)
-        first = self.dataset.head(1, columns=self.features).column(0)[0].as_py()
-        if not first:
-            raise InputError(f"the first row of column {self.features[0]!r} holds no numbers.")
-        return len(first)
 
 
 @contextmanager
