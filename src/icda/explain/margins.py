@@ -291,14 +291,3 @@ def strength_figures(strength: Strength, targets: Tensor) -> dict[str, Any]:
         "sample_counts": histograms(strength.per_sample, targets, classes, edges),
         "towards": tie_matrix(strength.per_class, targets).tolist(),
     }
-
-
-def most_tied(strength: Strength, top: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Places of the samples with the strongest ties, the class each is tied to, and how strongly; strongest first.
-
-    A sample that is tied to no other class is left out: there may be fewer than `top`.
-    """
-    strongest, towards = strength.per_class.max(1)
-    places = torch.argsort(strongest, descending=True, stable=True)[:top]
-    places = places[strongest[places] > 0]
-    return places, towards[places], strongest[places]
