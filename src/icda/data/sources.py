@@ -172,12 +172,13 @@ class ImageFiles(_Images):
     def _decode(self, rows: Tensor) -> Tensor:
         if len(rows) == 0:
             return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
-        decoded = list(decode_images([self.paths[row] for row in rows.tolist()], self.size, self.prepare))
-        if errors := [image for image in decoded if isinstance(image, UnreadableImageError)]:
-            # Where one is broken others may be: name them all, once.
-            broken = find_unreadable(self.paths, self.size, self.prepare)
-            raise unreadable(broken, f"cannot be read as images ({errors[0]})", self.remedy) from errors[0]
-        return torch.from_numpy(np.stack(decoded))
+        images = []
+        for image in decode_images([self.paths[row] for row in rows.tolist()], self.size, self.prepare):
+            if isinstance(image, UnreadableImageError):  # where one is broken others may be: name them all, once
+                broken = find_unreadable(self.paths, self.size, self.prepare)
+                raise unreadable(broken, f"cannot be read as images ({image})", self.remedy) from image
+            images.append(image)
+        return torch.from_numpy(np.stack(images))
 
     @cached_property
     def fingerprint(self) -> str:

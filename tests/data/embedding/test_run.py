@@ -63,14 +63,10 @@ def test_every_row_belongs_to_its_image(folder, tmp_path):
     assert not part_folder(tmp_path / "f.npz").exists()
 
 
-def test_texts_sorted_for_speed_come_back_in_their_order(table, tmp_path):
+def test_texts_sorted_for_speed_come_back_in_their_order_and_names_and_numbers_agree(table, tmp_path):
     result = embed(read_samples(table), Means("text"), tmp_path / "f.npz", batch_size=4)
     assert result.id.tolist() == list(range(100))
     assert result.features[:, 0].tolist() == [97 * k % 41 for k in range(100)]
-
-
-def test_names_and_numbers_of_classes_and_groups_agree(table, tmp_path):
-    embed(read_samples(table), Means("text"), tmp_path / "f.npz")
     with np.load(tmp_path / "f.npz", allow_pickle=False) as file:
         assert file["class_names"].tolist() == ["9", "10", "11"]
         assert (file["class_names"][file["y_code"]] == file["y"]).all()
