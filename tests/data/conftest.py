@@ -25,7 +25,7 @@ def real_data():
 def write_image():
     """Writes a picture of noise, or of one colour, and returns its path."""
 
-    def write(path: Path, size: tuple[int, int] = (12, 12), colour: tuple[int, int, int] | None = None) -> Path:
+    def write(path, size=(12, 12), colour=None):
         path.parent.mkdir(parents=True, exist_ok=True)
         noise = np.random.default_rng(len(str(path))).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
         (Image.fromarray(noise) if colour is None else Image.new("RGB", size, colour)).save(path)

@@ -111,7 +111,7 @@ def test_shears_and_shifts_equal_naive_loops(strength):
 def test_a_rotation_turns_about_the_centre_by_up_to_thirty_degrees(strength):
     pixels, angle = picture(1, 11), math.radians(30 * strength)
 
-    def source(x: float, y: float) -> tuple[float, float]:
+    def source(x, y):
         x, y = x - 5.5, y - 5.5
         return x * math.cos(angle) - y * math.sin(angle) + 5.5, x * math.sin(angle) + y * math.cos(angle) + 5.5
 
@@ -127,14 +127,6 @@ def test_sharpness_below_one_smooths_and_above_one_roughens():
     assert roughness[0] < roughness[1] < roughness[2]
 
 
-def test_equal_generators_give_equal_images_others_do_not_and_what_comes_in_stays_as_it_is():
-    images = noise()
-    first, again, other = (RandAugment()(images, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert torch.equal(images, noise())
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 def test_an_image_goes_through_the_operations_that_were_drawn_for_it(channels):
     images, names = noise(40, channels=channels), list(OPERATIONS)
@@ -147,27 +139,6 @@ def test_an_image_goes_through_the_operations_that_were_drawn_for_it(channels):
         for operation, sign in zip(chosen[number].tolist(), signs[number].tolist(), strict=True):
             pixels = changed(names[operation], pixels, 0.4 if sign else -0.4)
         assert np.array_equal(found[number].numpy().squeeze(), pixels)
-
-
-def test_every_operation_is_drawn_equally_often(monkeypatch):
-    seen = dict.fromkeys(OPERATIONS, 0)
-    signs: list[float] = []
-
-    def counting(name: str) -> object:
-        def operation(image: Image.Image, strength: float) -> Image.Image:
-            seen[name] += 1
-            signs.append(strength)
-            return image
-
-        return operation
-
-    for name in list(OPERATIONS):
-        monkeypatch.setitem(OPERATIONS, name, counting(name))
-    RandAugment(num_ops=2, magnitude=9)(noise(7000, size=1), torch.Generator().manual_seed(0))
-    assert sum(seen.values()) == 14000
-    assert all(abs(count - 1000) < 150 for count in seen.values())
-    assert set(signs) == {-0.3, 0.3}
-    assert abs(sum(signs)) < 0.3 * 500
 
 
 def test_without_operations_images_come_back_and_an_empty_batch_is_allowed():

@@ -7,7 +7,7 @@ import torch
 from icda.data import Split, Task, create_task
 from icda.data.generators import generator_for
 from icda.data.sources import FeatureArray
-from icda.data.splits import cell_sizes, cut_splits, shuffled_by_class, stratified_split, take_per_class, take_subset
+from icda.data.splits import cell_sizes, cut_splits, stratified_split, take_per_class, take_subset
 
 CELLS = {"train": [700, 40, 12, 211], "validation": [93, 93, 27, 27], "test": [300, 300, 1, 80]}
 
@@ -135,12 +135,6 @@ def _labels():
 
 def _generator(seed=0):
     return torch.Generator().manual_seed(seed)
-
-
-def test_positions_are_grouped_by_label_in_random_order():
-    parts = shuffled_by_class(_labels(), _generator())
-    assert [sorted(part.tolist()) for part in parts] == [list(range(30, 50)), list(range(50, 60)), list(range(30))]
-    assert parts[2].tolist() != sorted(parts[2].tolist())
 
 
 def test_an_amount_is_taken_of_every_class_and_the_parts_are_disjoint():

@@ -1,11 +1,9 @@
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.data.augmentation import Normaliser
-from icda.explain.counterfactual import AUGMENTATIONS, augment_towards, nearest_real, paint, total_variation
+from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples, nearest_real, paint, total_variation
 from icda.explain.margins import Pass
 from icda.models.base import FeatureClassifier
 
@@ -21,17 +19,14 @@ def space():
     return Pass(torch.arange(300), features, logits, logits.argmax(1), targets, None, torch.randn(C, A), None)
 
 
-def draws(kind, space, lam=0.5):
-    """Many augmentations of one feature of class 0 towards class 2 with strength 0.4."""
-    features = torch.tensor([1.0, -1.0, 0.5, 2.0]).repeat(DRAWS, 1)
-    towards, strengths = torch.full((DRAWS,), 2), torch.full((DRAWS,), 0.4)
-    return augment_towards(kind, features, torch.zeros(DRAWS, dtype=torch.long), towards, strengths, space, lam)
+def tied(space, places, towards, strengths):
+    return TiedSamples(None, space, torch.tensor(places), torch.tensor(towards), torch.tensor(strengths))
 
 
 @pytest.mark.parametrize("kind", AUGMENTATIONS)
 def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind, space):
     mean, covariance = space.statistics.mean, space.statistics.covariance
-    start, lam = torch.tensor([1.0, -1.0, 0.5, 2.0]), 0.5
+    start, lam = space.features[0], 0.5  # of class 0
     relations = space.confusion[0].float()
     shifts = {
         "isda": torch.zeros(A),
@@ -43,7 +38,7 @@ def test_augmented_features_have_the_mean_and_covariance_of_their_method(kind, s
         "risda": sum(relations[j] * covariance[j] for j in range(C)),
         "icda": covariance[0] + 0.4 * covariance[2],
     }
-    found = draws(kind, space)
+    found = tied(space, [0] * DRAWS, [2] * DRAWS, [0.4] * DRAWS).augmented(kind, lam)
     torch.testing.assert_close(found.mean(0), start + lam * shifts[kind], rtol=0, atol=0.12)
     torch.testing.assert_close(torch.cov(found.T), lam * spreads[kind], rtol=0.12, atol=0.12)
 
@@ -55,13 +50,8 @@ def test_the_space_holds_statistics_and_the_confusion_of_the_pass(space):
 
 
 def test_the_seed_decides_and_neighbours_do_not(space):
-    features, targets, towards = torch.randn(3, A), torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])
-    strengths = torch.tensor([0.3, 0.2, 0.1])
-
-    def draw(count: int, seed: int) -> Tensor:
-        return augment_towards(
-            "icda", features[:count], targets[:count], towards[:count], strengths[:count], space, 0.5, seed
-        )
+    def draw(count, seed):
+        return tied(space, [0, 1, 2][:count], [1, 2, 0][:count], [0.3, 0.2, 0.1][:count]).augmented("icda", 0.5, seed)
 
     assert torch.equal(draw(3, 0), draw(3, 0))
     assert torch.equal(draw(3, 0)[:1], draw(1, 0))
@@ -69,18 +59,16 @@ def test_the_seed_decides_and_neighbours_do_not(space):
 
 
 def test_without_strength_icda_moves_as_isda_does_and_lambda_zero_moves_nothing(space):
-    features = torch.randn(2, A)
-    arguments: Any = (features, torch.tensor([0, 1]), torch.tensor([1, 0]))
-    icda, isda = (augment_towards(kind, *arguments, torch.zeros(2), space, 0.5) for kind in ("icda", "isda"))
-    assert torch.equal(icda, isda)
+    untied, whole = tied(space, [0, 1], [1, 0], [0.0, 0.0]), tied(space, [0, 1], [1, 0], [1.0, 1.0])
+    assert torch.equal(untied.augmented("icda", 0.5), untied.augmented("isda", 0.5))
     for kind in AUGMENTATIONS:
-        torch.testing.assert_close(augment_towards(kind, *arguments, torch.ones(2), space, 0.0), features)
+        torch.testing.assert_close(whole.augmented(kind, 0.0), space.features[:2])
 
 
 class Blocks(nn.Module):
     """Features are the means of the four quarters of a picture: any of them can be had."""
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return nn.functional.avg_pool2d(images, 4).flatten(1)
 
 
@@ -88,14 +76,14 @@ class TestPaint:
     network = FeatureClassifier(Blocks(), nn.Linear(4, 2))
     normaliser = Normaliser((0.5,), (0.25,))
 
-    def test_a_picture_with_the_wanted_feature_is_found(self) -> None:
+    def test_a_picture_with_the_wanted_feature_is_found(self):
         inputs, wanted = torch.zeros(2, 1, 8, 8), torch.tensor([[1.0, -1.0, 0.5, 0.0], [0.0, 0.0, 1.5, 1.5]])
         made, errors = paint(self.network, inputs, wanted, self.normaliser, smoothness=0.0)
         assert errors.max() < 0.02
         assert 0 <= made.min() <= made.max() <= 1
         torch.testing.assert_close(self.network.encoder((made - 0.5) / 0.25), wanted, rtol=0, atol=0.05)
 
-    def test_the_prior_makes_the_change_smoother(self) -> None:
+    def test_the_prior_makes_the_change_smoother(self):
         # A noisy filter in front: the feature is cheapest to have by painting noise.
         torch.manual_seed(3)
         network = FeatureClassifier(nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), Blocks()), nn.Linear(4, 2))
@@ -107,18 +95,18 @@ class TestPaint:
         )
         assert smooth < 0.7 * rough
 
-    def test_it_is_deterministic_and_each_picture_is_sought_for_itself(self) -> None:
+    def test_it_is_deterministic_and_each_picture_is_sought_for_itself(self):
         inputs, wanted = torch.randn(3, 1, 8, 8) * 0.5, torch.randn(3, 4) * 0.5
         whole, again = (paint(self.network, inputs, wanted, self.normaliser)[0] for _ in range(2))
         assert torch.equal(whole, again)
         alone = paint(self.network, inputs[1:2], wanted[1:2], self.normaliser)[0]
         torch.testing.assert_close(alone[0], whole[1], rtol=1e-4, atol=1e-4)
 
-    def test_a_feature_out_of_reach_leaves_an_error(self) -> None:
+    def test_a_feature_out_of_reach_leaves_an_error(self):
         _, errors = paint(self.network, torch.zeros(1, 1, 8, 8), torch.full((1, 4), 20.0), self.normaliser)
         assert errors.item() == pytest.approx(18 / 20, abs=0.01)  # white is 2, and 20 is wanted
 
-    def test_the_network_is_left_as_it_was(self, coloured: Any) -> None:
+    def test_the_network_is_left_as_it_was(self, coloured):
         network, task = coloured.networks[0].train(), coloured.task
         before = {name: value.clone() for name, value in network.state_dict().items()}
         inputs = task.train.batch(torch.arange(2)).inputs

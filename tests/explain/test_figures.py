@@ -42,6 +42,7 @@ def test_the_table_of_margins_holds_the_bars_and_the_summary_the_samples(runs, t
     _, bars, summary = make_figure("margins", runs, tmp_path / "m.png", FEW)
     counted = [int(row["samples"]) for row in rows_of(bars) if row["run"] == "CE" and row["quantity"] == "margin"]
     assert sum(counted) == len(runs[0].task.test)
+    assert sum(float(row["share"]) for row in rows_of(bars)) == pytest.approx(2 * len(runs), abs=1e-3)
     rows = {(row["run"], row["part"]): row for row in rows_of(summary)}
     assert {part for _, part in rows} == {
         "all",
@@ -64,7 +65,8 @@ def test_the_table_of_variances_holds_logged_epochs_and_the_trained_network(runs
     rows = rows_of(table)
     logged = [(row["epoch"], row["own"]) for row in rows if row["source"] == "running statistics"]
     assert logged == [("1", "1"), ("2", "2"), ("3", "3")]
-    assert [row["run"] for row in rows if row["source"] == "trained network"] == ["ICDA", "CE"]
+    trained = [(row["run"], row["epoch"]) for row in rows if row["source"] == "trained network"]
+    assert trained == [("ICDA", "3"), ("CE", "3")]
     assert all(row["unrelated"] == "" for row in rows)  # two classes
 
 

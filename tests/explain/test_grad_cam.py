@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.explain.grad_cam import as_shares, centre_share, grad_cam
 from icda.models import create_model, from_huggingface
@@ -27,11 +27,11 @@ def build(name):
 class MeanOfMaps(nn.Module):
     """Linear in its one map layer, so that Grad-CAM can be written down by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.convolution = nn.Conv2d(1, 2, 1, bias=False)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return self.convolution(images).mean((2, 3))
 
 
@@ -80,11 +80,11 @@ def test_tokens_are_laid_out_as_their_patches_lie_in_the_picture():
     """A network that reads one patch only must be hot there."""
 
     class OnePatch(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.norm = nn.LayerNorm(4, elementwise_affine=False)
 
-        def forward(self, images: Tensor) -> Tensor:
+        def forward(self, images):
             patches = images.unfold(2, 4, 4).unfold(3, 4, 4).flatten(4).mean(4)  # (N, 4, 4, 4)
             tokens = patches.flatten(2).transpose(1, 2)
             tokens = torch.cat([tokens.new_zeros(len(tokens), 1, 4), tokens], 1)
@@ -111,7 +111,6 @@ def test_a_class_and_a_layer_may_be_asked_for_and_batches_change_nothing(monkeyp
     free = grad_cam(network, images)
     monkeypatch.setattr("icda.explain.grad_cam.BATCH", 3)
     asked = grad_cam(network, images, free.predicted)
-    assert torch.equal(free.classes, free.predicted)
     torch.testing.assert_close(free.heat, asked.heat)
     other = grad_cam(network, images, (free.predicted + 1) % 3)
     assert not torch.allclose(free.heat, other.heat)

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from icda.explain.counterfactual import TiedSamples
 from icda.explain.margins import (
     Pass,
     adjusted_margins,
@@ -9,7 +10,6 @@ from icda.explain.margins import (
     margin_figures,
     margins,
     means_by,
-    most_tied,
     run_pass,
     sample_distances,
     sample_strengths,
@@ -145,8 +145,8 @@ def test_figures_count_every_sample_by_its_strongest_tie():
 
 def test_the_most_tied_come_strongest_first_with_the_class_they_are_tied_to():
     per_class = torch.rand(30, 4)
-    places, towards, strongest = most_tied(Strength(per_class, torch.zeros(30)), top=5)
+    tied = TiedSamples.of(None, None, Strength(per_class, torch.zeros(30)), 5)
     order = sorted(range(30), key=lambda i: -per_class[i].max().item())[:5]
-    assert places.tolist() == order
-    assert towards.tolist() == [int(per_class[i].argmax()) for i in order]
-    assert strongest.tolist() == [per_class[i].max().item() for i in order]
+    assert tied.places.tolist() == order
+    assert tied.towards.tolist() == [int(per_class[i].argmax()) for i in order]
+    assert tied.strengths.tolist() == [per_class[i].max().item() for i in order]

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -20,7 +18,7 @@ def split(targets, groups=None):
 class Contrary(Method):
     """Predicts the class that the network thinks least of."""
 
-    def predict(self, models: Any, inputs: Any) -> torch.Tensor:
+    def predict(self, models, inputs):
         return -models[0](inputs).logits
 
 

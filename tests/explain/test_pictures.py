@@ -14,7 +14,6 @@ from icda.explain.pictures import (
     data_uri,
     has_pictures,
     heat_overlay,
-    normaliser_of,
     show_samples,
     to_inputs,
     to_pixels,
@@ -46,7 +45,6 @@ def test_pixels_and_inputs_are_inverse():
 def test_an_unknown_source_is_stretched_between_its_darkest_and_brightest_value():
     found = to_pixels(torch.tensor([[[[-3.0, 1.0], [5.0, 1.0]]]]), None)
     assert found.flatten().tolist() == [0.0, 0.5, 1.0, 0.5]
-    assert normaliser_of(Split(FeatureArray(torch.eye(2)), torch.arange(2), torch.arange(2))) is None
 
 
 def test_a_large_picture_becomes_a_small_file():

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from icda.explain.grad_cam import centre_share
@@ -9,9 +8,7 @@ from icda.explain.plots import (
     draw_grid,
     heat_cells,
     look,
-    plot_margins,
     plot_variances,
-    variance_rows,
     with_centre_box,
 )
 
@@ -34,32 +31,12 @@ def test_runs_look_different_even_without_colour_or_beyond_the_colours():
     assert len({str(found["linestyle"]) for found in looks[:4]}) == 4
 
 
-def test_bars_of_a_run_add_up_to_one():
-    values = {"a": torch.randn(70), "b": torch.randn(30) + 2}
-    _, rows = plot_margins(values, values, "title")
-    for run in values:
-        assert sum(float(row["share"]) for row in rows if row["run"] == run and row["quantity"] == "margin") == (
-            pytest.approx(1, abs=1e-4)
-        )
-
-
 def test_runs_of_very_different_size_are_drawn_on_a_logarithmic_axis():
     large = figures(3)
     large["trained"] = {"own": 1000.0, "unrelated": 1.0}
     figure, _ = plot_variances({"a": figures(3), "b": large}, "title")
     assert [axes.get_yscale() for axes in figure.axes] == ["log", "linear"]
     assert len(plot_variances({"a": figures(3, unrelated=False)}, "title")[0].axes) == 1, "two classes have one panel"
-
-
-def test_rows_name_where_a_number_is_from():
-    rows = variance_rows({"a": figures(2), "b": figures(0, unrelated=False)})
-    assert [(row["run"], row["epoch"], row["source"]) for row in rows] == [
-        ("a", 1, "running statistics"),
-        ("a", 2, "running statistics"),
-        ("a", 2, "trained network"),
-        ("b", 5, "trained network"),
-    ]
-    assert rows[-1]["unrelated"] == ""
 
 
 def test_rows_and_captions_stand_where_they_belong():

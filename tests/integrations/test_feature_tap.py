@@ -25,14 +25,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
 class TorchvisionNet(nn.Module):
     """As torchvision writes them: maps, a pool, a classifier with dropout and a hidden layer."""
 
-    def __init__(self, head: nn.Module, flatten: bool = True) -> None:
+    def __init__(self, head, flatten=True):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 1))
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.classifier = head
         self.flatten = flatten
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         pooled = self.pool(self.stem(images))
         return self.classifier(pooled.flatten(1) if self.flatten else pooled).flatten(1)
 
@@ -133,11 +133,11 @@ def test_the_loss_and_its_gradients_are_those_of_the_call_by_hand():
 
 def test_a_layer_called_last_that_feeds_nothing_is_not_the_head():
     class Probed(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.body, self.out, self.probe = nn.Linear(4, 5), nn.Linear(5, 3), nn.Linear(5, 3)
 
-        def forward(self, inputs: Tensor) -> Tensor:
+        def forward(self, inputs):
             hidden = self.body(inputs)
             logits = self.out(hidden)
             self.probe(hidden.detach())
@@ -228,11 +228,11 @@ def test_a_copied_tap_follows_the_copied_model():
 
 def test_gradient_checkpointing_calls_the_layers_again_and_changes_nothing():
     class Checkpointed(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.whole = sequential()[0]
 
-        def forward(self, inputs: Tensor) -> Tensor:
+        def forward(self, inputs):
             return torch.utils.checkpoint.checkpoint(self.whole, inputs, use_reentrant=False)
 
     model = Checkpointed()
@@ -269,12 +269,12 @@ def test_no_forward_yet_says_so():
 
 
 class Siamese(nn.Sequential):
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         return self[0](inputs) + self[0](-inputs)
 
 
 class LastUnused(nn.Sequential):
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         return self[0](inputs)
 
 
@@ -338,11 +338,11 @@ def test_a_tap_and_a_compiled_graph_go_together_in_either_order(compiled_first, 
 class Auxiliary(nn.Module):
     """Two heads on one body, as Inception in training."""
 
-    def __init__(self, form: Any) -> None:
+    def __init__(self, form):
         super().__init__()
         self.body, self.fc, self.aux, self.form = nn.Linear(8, 6), nn.Linear(6, 3), nn.Linear(6, 3), form
 
-    def forward(self, inputs: Tensor) -> Any:
+    def forward(self, inputs):
         features = self.body(inputs)
         return self.form(self.fc(features), self.aux(features))
 

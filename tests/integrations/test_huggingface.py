@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import nn
 
 from icda import ICDALoss
 from icda.extras import MissingExtraError
@@ -41,10 +41,16 @@ def make_arguments(folder, **settings):
     return transformers.TrainingArguments(str(folder), **{**fixed, **plan, **settings})
 
 
+def robust(folder, model=None, settings=None, **options):
+    """A trainer of a model of ours on the data above."""
+    arguments = make_arguments(folder, **(settings or {}))
+    return RobustTrainer(model or make_model(), arguments, **{"train_dataset": make_data(), **options})
+
+
 class InOrder(RobustTrainer):
     """Batches in the order of the data, so that a loop by hand can follow."""
 
-    def _get_train_sampler(self, *_: Any) -> torch.utils.data.Sampler:
+    def _get_train_sampler(self, *_):
         return torch.utils.data.SequentialSampler(self.train_dataset)
 
 
@@ -93,18 +99,14 @@ def test_accumulated_micro_batches_are_averaged_over_their_samples(tmp_path, siz
 
 
 def test_resuming_from_a_checkpoint_is_exact(tmp_path):
-    whole = RobustTrainer(
-        make_model(0.1), make_arguments(tmp_path, save_strategy="steps", save_steps=3), train_dataset=make_data()
-    )
+    whole = robust(tmp_path, make_model(0.1), {"save_strategy": "steps", "save_steps": 3})
     whole.train()
-    again = RobustTrainer(make_model(0.1), make_arguments(tmp_path / "elsewhere"), train_dataset=make_data())
+    again = robust(tmp_path / "elsewhere", make_model(0.1))
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     same_weights(again.model, whole.model, rtol=0, atol=0)
     same_weights(again.criterion, whole.criterion, rtol=0, atol=0)
     assert again.criterion.statistics.count.sum() > 12
-    last = RobustTrainer(
-        make_model(0.1), make_arguments(tmp_path), train_dataset=make_data(), loss=ICDALoss(3, 16, torch.ones(3))
-    )
+    last = robust(tmp_path, make_model(0.1), loss=ICDALoss(3, 16, torch.ones(3)))
     last.train(resume_from_checkpoint=True)
     same_weights(last.criterion, whole.criterion, rtol=0, atol=0)
 
@@ -115,12 +117,12 @@ def test_a_checkpoint_without_statistics_is_refused(tmp_path):
     )
     plain.train()
     with pytest.raises(FileNotFoundError, match=rf"no {STATE_FILE} in .*checkpoint-6.*Train again"):
-        RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data()).train(True)
+        robust(tmp_path).train(True)
 
 
 def test_the_trainer_one_has_does_the_same_with_function_and_callback(tmp_path):
-    robust = RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data())
-    robust.train()
+    wanted = robust(tmp_path)
+    wanted.train()
     model = make_model()
     func = compute_loss_func(model, "icda", class_counts=count_labels(make_data(), 3))
     arguments = make_arguments(tmp_path, save_strategy="steps", save_steps=3)
@@ -128,15 +130,15 @@ def test_the_trainer_one_has_does_the_same_with_function_and_callback(tmp_path):
         model, arguments, train_dataset=make_data(), compute_loss_func=func, callbacks=[func.callback()]
     )
     plain.train()
-    same_weights(plain.model, robust.model, rtol=0, atol=0)
+    same_weights(plain.model, wanted.model, rtol=0, atol=0)
     saved = torch.load(tmp_path / "checkpoint-6" / STATE_FILE, weights_only=True)
-    torch.testing.assert_close(saved, robust.criterion.state_dict())
+    torch.testing.assert_close(saved, wanted.criterion.state_dict())
 
 
 def test_evaluation_is_plain_cross_entropy_and_leaves_the_statistics(tmp_path):
     data = make_data()
-    arguments = make_arguments(tmp_path, per_device_eval_batch_size=4, eval_strategy="steps", eval_steps=2)
-    trainer = RobustTrainer(make_model(), arguments, train_dataset=data, eval_dataset=data)
+    settings = {"per_device_eval_batch_size": 4, "eval_strategy": "steps", "eval_steps": 2}
+    trainer = robust(tmp_path, settings=settings, eval_dataset=data)
     before = trainer.evaluate()["eval_loss"]
     tokens, labels = collated(data)
     with torch.no_grad():
@@ -152,23 +154,20 @@ def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp
     seen: list[float] = []
 
     class Recorded(ICDALoss):
-        def forward(self, *arguments: Any) -> Tensor:
+        def forward(self, *arguments):
             seen.append(arguments[3])
             return super().forward(*arguments)
 
-    named = RobustTrainer(
-        make_model(), make_arguments(tmp_path), train_dataset=make_data(), loss_options={"lambda0": 0.2}
-    )
+    named = robust(tmp_path, loss_options={"lambda0": 0.2})
     named.train()
     assert named.criterion.class_counts.tolist() == [7, 3, 1]
     assert named.criterion.lambda0 == 0.2
-    given = RobustTrainer(make_model(), make_arguments(tmp_path), train_dataset=make_data(), loss=Recorded(3, 16))
-    given.train()
+    robust(tmp_path, loss=Recorded(3, 16)).train()
     assert seen == pytest.approx([step / 6 for step in range(6)])
 
 
 def test_each_model_of_model_init_has_its_own_statistics(tmp_path):
-    def trainer(loss: Any) -> RobustTrainer:
+    def trainer(loss):
         arguments = make_arguments(tmp_path)
         return RobustTrainer(args=arguments, model_init=lambda: make_model(), train_dataset=make_data(), loss=loss)
 
@@ -186,13 +185,13 @@ def test_labels_are_counted_by_column_or_by_sample():
 
         column_names: ClassVar = ["label", "text"]
 
-        def __len__(self) -> int:
+        def __len__(self):
             return len(LABELS)
 
-        def with_format(self, _: None) -> "Table":
+        def with_format(self, _):
             return self
 
-        def __getitem__(self, key: Any) -> Any:
+        def __getitem__(self, key):
             return LABELS if key == "label" else {"label": LABELS[key], "text": "a"}
 
     assert count_labels(Table(), 4).tolist() == [7, 3, 1, 0]
@@ -203,7 +202,7 @@ def test_labels_are_counted_by_column_or_by_sample():
 
 
 def test_wrong_losses_and_settings_are_refused_at_once(tmp_path):
-    model, data = make_model(), make_data()
+    model = make_model()
     with pytest.raises(UnknownNameError, match="did you mean 'icda'"):
         compute_loss_func(model, "icdaa")
     with pytest.raises(TypeError, match="got CrossEntropyLoss"):
@@ -213,9 +212,9 @@ def test_wrong_losses_and_settings_are_refused_at_once(tmp_path):
     with pytest.raises(ValueError, match="batch without 'labels'"):
         compute_loss_func(model)({}, None)
     with pytest.raises(ValueError, match="label_smoothing_factor"):
-        RobustTrainer(model, make_arguments(tmp_path, label_smoothing_factor=0.1), train_dataset=data)
+        robust(tmp_path, settings={"label_smoothing_factor": 0.1})
     with pytest.raises(ValueError, match="its own compute_loss_func"):
-        RobustTrainer(model, make_arguments(tmp_path), train_dataset=data, compute_loss_func=print)
+        robust(tmp_path, compute_loss_func=print)
 
 
 def test_importing_integrations_imports_neither_transformers_nor_lightning():
@@ -264,9 +263,8 @@ def test_columns_of_a_prior_reach_the_loss_and_not_the_model(column, tmp_path):
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "icda"])
 def test_a_column_called_attributes_is_left_alone_by_a_loss_without_a_table(loss, tmp_path):
-    arguments = make_arguments(tmp_path, max_steps=1)
     with_column, without = (
-        RobustTrainer(make_model(), arguments, train_dataset=data, loss=loss).train().training_loss
+        robust(tmp_path, settings={"max_steps": 1}, train_dataset=data, loss=loss).train().training_loss
         for data in (priors("attributes"), make_data())
     )
     assert with_column == without

@@ -17,26 +17,26 @@ TARGETS = torch.arange(120) % 3
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body, self.fc = nn.Sequential(nn.Linear(8, 16), nn.ReLU()), nn.Linear(16, 3)
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs):
         return self.fc(self.body(inputs))
 
 
 class Module(pl.LightningModule):
-    def __init__(self, data: TensorDataset) -> None:
+    def __init__(self, data):
         super().__init__()
         self.network, self.criterion = from_torch(Net()), icda.ICDALoss(3, 16, [40, 40, 40])
         self.clean = itertools.cycle(DataLoader(data, batch_size=12))
 
-    def configure_optimizers(self) -> Any:
+    def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1)
         self.meta = icda.MetaICDA(self.network, self.criterion, optimizer=optimizer)
         return optimizer
 
-    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+    def training_step(self, batch, index):
         progress = self.trainer.global_step / self.trainer.estimated_stepping_batches
         return self.meta.loss(batch, next(self.clean), progress)
 
@@ -60,7 +60,7 @@ class MetaTrainer(transformers.Trainer):
     meta: icda.MetaICDA | None = None
     clean: Any
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+    def compute_loss(self, model, inputs, return_outputs=False, **_):
         labels = inputs.pop("labels")
         if self.meta is None:
             loss = icda.ICDALoss(3, model.feature_dim, [20, 20, 20])

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.models import create_model, from_torch
 from icda.models.adapters import Headless, is_linear, join, named_layer, take_off
@@ -16,7 +16,7 @@ from icda.models.adapters import Headless, is_linear, join, named_layer, take_of
 class Body(nn.Module):
     """Eight feature maps, to which a subclass adds a head."""
 
-    def __init__(self, channels: int = 3) -> None:
+    def __init__(self, channels=3):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(channels, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
 
@@ -24,33 +24,33 @@ class Body(nn.Module):
 class TimmNet(Body):
     """As timm writes them: forward_features, forward_head, a head that holds pooling, dropout and `fc`."""
 
-    def __init__(self, num_classes: int = 5, in_chans: int = 3, convolution: bool = False) -> None:
+    def __init__(self, num_classes=5, in_chans=3, convolution=False):
         super().__init__(in_chans)
         fc = nn.Conv2d(8, num_classes, 1) if convolution else nn.Linear(8, num_classes)
         self.head = nn.ModuleDict({"fc": fc if num_classes else nn.Identity()})
         self.convolution = convolution
 
-    def get_classifier(self) -> nn.Module:
+    def get_classifier(self):
         return self.head["fc"]
 
-    def forward_head(self, maps: Tensor, pre_logits: bool = False) -> Tensor:
+    def forward_head(self, maps, pre_logits=False):
         pooled = maps.mean(dim=(2, 3), keepdim=self.convolution)
         return (pooled if pre_logits else self.head["fc"](pooled)).flatten(1)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return self.forward_head(self.stem(images))
 
 
 class TorchvisionNet(Body):
     """As torchvision writes them: pooled features go through a module with one of four names."""
 
-    def __init__(self, name: str, head: nn.Module, flatten: bool = True) -> None:
+    def __init__(self, name, head, flatten=True):
         super().__init__()
         self.flatten = flatten
         self.name = name
         self.add_module(name, head)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         maps = self.stem(images)
         return getattr(self, self.name)(maps.mean(dim=(2, 3)) if self.flatten else maps)
 
@@ -94,13 +94,6 @@ def test_logits_stay_what_they_were_and_gradients_reach_every_parameter(kind, im
     nn.init.zeros_(other.head.weight)
     other.load_state_dict(model.state_dict())
     assert torch.equal(other(images).logits, output.logits), "a saved state comes back"
-
-
-@pytest.mark.parametrize("convolution", [True, False])
-def test_features_are_timms_pre_logits(convolution, images):
-    network = TimmNet(convolution=convolution).eval()
-    expected = network.forward_head(network.stem(images), pre_logits=True)
-    assert torch.equal(from_torch(network)(images).features, expected)
 
 
 @pytest.mark.parametrize("kind", LOOKALIKES)

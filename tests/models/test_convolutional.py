@@ -97,7 +97,7 @@ def test_forward_mode_derivatives_agree_with_finite_differences(training):
     # A BatchNorm that is training writes to its buffers, which a transform forbids unless they are handed in.
     buffers = {name: value.clone() for name, value in model.named_buffers()}
 
-    def loss(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(parameters):
         own = {name: value.clone() for name, value in buffers.items()}
         return F.cross_entropy(functional_call(model, (parameters, own), (images,)).logits, targets)
 

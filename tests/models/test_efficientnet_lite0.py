@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.augmentation import Normaliser
@@ -33,7 +33,7 @@ def reference(weights, images):
     """The stored weights by their own names, block by block, in float64, batch norm written out."""
     weights = {name: value.double() for name, value in weights.items()}
 
-    def layer(x: Tensor, convolution: str, norm: str, stride: int = 1, relu: bool = True) -> Tensor:
+    def layer(x, convolution, norm, stride=1, relu=True):
         kernel = weights[f"{convolution}.weight"]
         side = kernel.shape[2]
         extra = max((-(-x.shape[2] // stride) - 1) * stride + side - x.shape[2], 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from icda.models.encoders import ImageEncoder, TextEncoder, create_encoder
 from icda.registry import UnknownNameError
@@ -16,12 +16,12 @@ from icda.registry import UnknownNameError
 class Means(nn.Module):
     """Features that can be worked out by hand: the mean of each channel, through a dropout that must be off."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1))
         self.dropout = nn.Dropout(0.9)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         return self.dropout(images.mean((2, 3)) * self.scale)
 
 
@@ -47,11 +47,11 @@ def test_images_are_standardised_and_the_network_is_frozen_in_evaluation_mode():
 
 def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_texts():
     class Embed(nn.Module):
-        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        def forward(self, input_ids, attention_mask):
             assert attention_mask.any(1).all(), "a text without a token came through"
             return torch.stack([input_ids, 10 * input_ids], 2).float()
 
-    def tokenise(texts: list[str]) -> dict[str, Tensor]:
+    def tokenise(texts):
         length = max(len(text) for text in texts)
         ids = torch.tensor([[ord(c) - 48 for c in text.ljust(length, "9")] for text in texts]).view(len(texts), length)
         mask = torch.tensor([[int(k < len(text)) for k in range(length)] for text in texts]).view(len(texts), length)
@@ -65,7 +65,6 @@ def test_a_text_encoder_averages_under_the_mask_and_gives_zeros_to_wordless_text
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("eficientnet_lite0", "did you mean 'efficientnet_lite0'"),
         ("mini-lm", "did you mean 'minilm'"),
         ("tim:resnet18", "did you mean 'timm:resnet18'"),
         ("zzzzz:resnet18", "Known prefixes: hf, timm"),
@@ -91,7 +90,7 @@ def test_timm_is_asked_for_the_pooled_model_and_its_own_recipe(monkeypatch):
     """timm itself needs torchvision, which is not installed here: this fake stands for the three names that we use."""
     asked: dict[str, Any] = {}
 
-    def create_model(name: str, **options: Any) -> nn.Module:
+    def create_model(name, **options):
         asked.update(name=name, **options)
         return Means()
 

@@ -59,7 +59,7 @@ def test_images_in_nested_and_flat_folders_are_embedded_as_in_the_fit(image_mode
     model: Any = icda.load(image_model[0])
     found = predict_data(model, new)
     samples = read_samples(new, unlabelled=True)
-    features = encode_rows(samples, range(9), model.reads.load_encoder(), 32, False).features
+    features = encode_rows(range(9), samples, model.reads.load_encoder(), 32, False).features
     logits = features @ image_model[1].model.coef.T + image_model[1].model.intercept
     shifted = np.exp(logits - logits.max(1, keepdims=True))
     assert np.allclose(found.probabilities, shifted / shifted.sum(1, keepdims=True), atol=1e-6)

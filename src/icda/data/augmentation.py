@@ -74,13 +74,11 @@ Operation = Callable[[Image.Image, float], Image.Image]  # a strength in [-1, 1]
 class RandAugment:
     """Changes each image by `num_ops` operations, drawn with replacement, of strength `magnitude` / 30.
 
-    The operations are those of `OPERATIONS`; where one has two directions (a rotation, more or less contrast) a coin
-    decides. What is drawn depends on the generator and the number of images alone. Pixels that come from outside are
-    black, and geometric operations take the nearest pixel. Grey images stay grey.
+    Where one of `OPERATIONS` has two directions (a rotation, more or less contrast) a coin decides. Takes and gives
+    bytes (N, H, W, C) with one or three channels. Pixels that come from outside are black.
 
-    Takes and gives bytes (N, H, W, C) with one or three channels.
-
-    Reference: Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space", NeurIPS 2020.
+    Reference: Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space", NeurIPS
+    2020.
     """
 
     def __init__(self, num_ops: int = 2, magnitude: float = 9) -> None:

@@ -19,8 +19,7 @@ def relabelled(task: Task, given: str) -> Task:
     """The task with training labels from FILE, or FILE:NAME where the file holds several; the task's own are then known.
 
     The file has one class number per image of the training set the task is made from, in that set's order, or one per
-    training sample of the task. Validation, test and metadata keep their labels. What the labels were is kept as the clean
-    labels, which no method reads: the log counts how many differ.
+    training sample of the task. What the labels were is kept as the clean labels, which no method reads.
     """
     labels = read_labels(given)
     train = task.train

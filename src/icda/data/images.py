@@ -1,6 +1,6 @@
 """Image files of strangers, opened with care: only the formats we name, no giants, every bit depth scaled to bytes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -80,18 +80,25 @@ def to_bytes(image: Image.Image) -> Image.Image:
     return Image.fromarray(np.round(values * (255 / largest)).astype(np.uint8))
 
 
-def find_unreadable(paths: Sequence[Path], decode: Callable[[Path], object]) -> list[Path]:
-    """Those files for which `decode` raises `UnreadableImageError`, in order."""
+def decode_images(
+    paths: Sequence[Path], size: int, prepare: Prepare | None = None, threads: int = DECODER_THREADS
+) -> Iterator[np.ndarray | UnreadableImageError]:
+    """`decode_image` of each file in order; where one cannot be read, the error."""
 
-    def fails(path: Path) -> bool:
+    def decode(path: Path) -> np.ndarray | UnreadableImageError:
         try:
-            decode(path)
-        except UnreadableImageError:
-            return True
-        return False
+            return decode_image(path, size, prepare)
+        except UnreadableImageError as error:
+            return error
 
-    with ThreadPoolExecutor(DECODER_THREADS) as pool:
-        return [path for path, failed in zip(paths, pool.map(fails, paths), strict=True) if failed]
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(decode, paths)
+
+
+def find_unreadable(paths: Sequence[Path], size: int, prepare: Prepare | None = None) -> list[Path]:
+    """Those files that cannot be decoded, in order."""
+    decoded = zip(paths, decode_images(paths, size, prepare), strict=True)
+    return [path for path, image in decoded if isinstance(image, UnreadableImageError)]
 
 
 def unreadable(paths: Sequence[Path], fault: str, remedy: str) -> UnreadableInputsError:

@@ -18,13 +18,12 @@ class BatchLoader:
     """Serves a split batch by batch; every epoch and every batch can be made again from its number.
 
     The order of an epoch comes from (seed, epoch) and the augmentation of batch k from (seed, epoch, k, rank): training
-    that resumes at batch k sees bit for bit what it would have seen, without any saved random state. `batch_size`
-    counts the samples of all ranks together; rank r takes positions r, r + world_size, ... of each batch, so the ranks'
-    shares make up the batch of a single process. `weights`, one per sample, draw an epoch's samples with replacement.
+    that resumes at batch k sees bit for bit what it would have seen. `batch_size` counts the samples of all ranks
+    together; rank r takes positions r, r + world_size, ... of each batch. `weights` draw an epoch's samples with
+    replacement.
 
     With `shuffle`, a last batch that would give some rank fewer than two samples is dropped: BatchNorm cannot normalise
-    a single sample. Without it everything is served, so that an evaluation misses nothing; if the last batch has fewer
-    samples than there are ranks, some of them get an empty one.
+    a single sample. Without it everything is served, and some ranks may get an empty last batch.
 
     >>> from icda.data.sources import FeatureArray
     >>> split = Split(FeatureArray(torch.eye(5)), torch.arange(5), torch.tensor([0, 1, 0, 1, 0]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from icda.data.augmentation import Normaliser, check_padding, crop_and_flip
-from icda.data.images import DECODER_THREADS, Prepare, UnreadableImageError, decode_image, find_unreadable, unreadable
+from icda.data.images import Prepare, UnreadableImageError, decode_images, find_unreadable, unreadable
 from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
 from icda.errors import InputError
@@ -108,8 +107,8 @@ class ImageArray(_Images):
 class FeatureArray:
     """Feature vectors (N, A), such as cached embeddings or a table of numbers; never augmented.
 
-    >>> FeatureArray([[1.0, 2.0], [3.0, 4.0]]).fetch(torch.tensor([1]))
-    tensor([[3., 4.]])
+    >>> FeatureArray(np.arange(4.0).reshape(2, 2)).fetch(torch.tensor([1]))  # float32
+    tensor([[2., 3.]])
     """
 
     def __init__(self, features: Tensor | np.ndarray | Sequence[Sequence[float]]) -> None:
@@ -129,11 +128,10 @@ class FeatureArray:
 
 
 class ImageFiles(_Images):
-    """Image files, decoded when first needed and squeezed to `size` x `size` RGB.
+    """Image files, decoded when first needed, squeezed to `size` x `size` RGB and augmented as in `ImageArray`.
 
-    Decoded images are kept as bytes while all of them fit into `cache_bytes`, so that later epochs read no file. With a
-    generator images are cropped and mirrored at random, as in `ImageArray`. The fingerprint is made of the files' names
-    and sizes, not of their contents.
+    Decoded images are kept as bytes while all of them fit into `cache_bytes`. The fingerprint is made of the files'
+    names and sizes, not of their contents.
     """
 
     remedy = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
@@ -162,14 +160,6 @@ class ImageFiles(_Images):
     def __len__(self) -> int:
         return len(self.paths)
 
-    def only(self, rows: Sequence[int]) -> ImageFiles:
-        """The same source with some of its files."""
-        chosen = copy.copy(self)
-        chosen.paths = [self.paths[row] for row in rows]
-        chosen._cache = None if self._cache is None else self._cache[list(rows)]
-        chosen._cached = self._cached[list(rows)]
-        return chosen
-
     def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if self._cache is None:
             return self._decode(rows), torch.arange(len(rows))
@@ -182,16 +172,13 @@ class ImageFiles(_Images):
     def _decode(self, rows: Tensor) -> Tensor:
         if len(rows) == 0:
             return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
-        try:
-            with ThreadPoolExecutor(DECODER_THREADS) as pool:
-                decoded = list(pool.map(self.decode, (self.paths[row] for row in rows.tolist())))
-        except UnreadableImageError as error:  # where one is broken others may be: name them all, once
-            broken = find_unreadable(self.paths, self.decode)
-            raise unreadable(broken, f"cannot be read as images ({error})", self.remedy) from error
-        return torch.from_numpy(np.stack(decoded))
-
-    def decode(self, path: Path) -> np.ndarray:
-        return decode_image(path, self.size, self.prepare)
+        images = []
+        for image in decode_images([self.paths[row] for row in rows.tolist()], self.size, self.prepare):
+            if isinstance(image, UnreadableImageError):  # where one is broken others may be: name them all, once
+                broken = find_unreadable(self.paths, self.size, self.prepare)
+                raise unreadable(broken, f"cannot be read as images ({image})", self.remedy) from image
+            images.append(image)
+        return torch.from_numpy(np.stack(images))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -204,11 +191,7 @@ class ImageFiles(_Images):
 
 
 class PreparedImages(ImageFiles):
-    """Image files that `prepare` turns into `size` x `size` pixels; everything else as in `ImageFiles`.
-
-    Values are standardised with ImageNet's mean and standard deviation, as the pretrained networks of these benchmarks
-    need them. Without `crop_padding` and `flip` training images are not augmented, which is the original recipe.
-    """
+    """Image files that `prepare` turns into `size` x `size` pixels, standardised as ImageNet's are."""
 
     remedy = "Fetch them again."
 
@@ -226,8 +209,7 @@ class TextArray:
     """Texts, fetched as token ids padded to the longest of the batch.
 
     `tokenise` turns a list of texts into a list of id lists; it runs once a text. Longer texts are cut to `max_length`;
-    shorter ones are filled with `padding`, and the attention mask says so. The texts themselves stay, so that
-    `with_tokeniser` can exchange the one for another model's.
+    shorter ones are filled with `padding`, and the attention mask says so.
 
     >>> source = TextArray(["a bb", "c"], lambda texts: [[len(word) for word in text.split()] for text in texts], 8)
     >>> source.fetch(torch.tensor([0, 1]))["input_ids"]

@@ -62,11 +62,9 @@ def stratified_split(labels: Tensor, shares: Sequence[float], generator: torch.G
 def take_subset(task: Task, subset: float, seed: int = 0, by_groups: bool = True) -> Task:
     """The task with a share of its samples: `subset` in (0, 1), or a number of training samples above 1.
 
-    Train, validation and test shrink by the same share. Each cell, a class or a class within a group, keeps its part of
-    its split and at least one sample, so that a rare group grows a little and never vanishes. Overlapping groups are
-    not cells and may vanish. Without `by_groups` the groups of train and validation are not read and the classes are the
-    cells there. Metadata stay as they are. Figures of a subset are not those of the task: its name is the
-    same and its `data_hash` is not.
+    Train, validation and test shrink by the same share; metadata stay. Each cell, a class or a class within a group,
+    keeps its part of its split and at least one sample. Without `by_groups` the groups of train and validation are not
+    read and the classes are the cells there. The name stays, the `data_hash` does not.
     """
     cells = {name: _cells(split, by_groups or name == "test") for name, split in task.splits().items()}
     share, total = _share(task, subset, len(cells["train"].unique()))
@@ -111,11 +109,7 @@ def _cells(split: Split, by_groups: bool) -> Tensor:
 
 
 def cell_sizes(counts: list[int], total: int) -> list[int]:
-    """Sizes that sum to `total` and are as proportional to `counts` as whole numbers from 1 upwards can be.
-
-    Each cell first gets its quota rounded down, but at least 1. What is then missing or too much goes, one by one, to or
-    from the cells that are furthest from their quotas.
-    """
+    """Sizes that sum to `total` and are as proportional to `counts` as whole numbers from 1 upwards can be."""
     total = min(max(total, len(counts)), sum(counts))
     quotas = [total * count / sum(counts) for count in counts]
     sizes = [max(1, math.floor(quota)) for quota in quotas]

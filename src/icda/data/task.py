@@ -89,10 +89,9 @@ class Task:
     """A learning problem: its splits, its classes, and a hash of what was chosen for it.
 
     `input_kind` is "image", "text" or "features"; `input_shape` is the shape of one input, (channels, height, width)
-    for images. `default_model` is a model name that fits. `metadata` is the small clean set that meta-learning methods
-    use. `group_attributes` names the attribute value (a number) behind each group where groups are class x attribute:
-    methods that compare domains take the attribute as the domain. Without it each group is a domain of its own.
-    `membership_names` are the names of overlapping groups, one for each column of a split's `memberships`.
+    for images. `metadata` is the small clean set that meta-learning methods use. `group_attributes` names the attribute
+    value (a number) behind each group where groups are class x attribute: methods that compare domains take it as the
+    domain. `membership_names` are the names of overlapping groups, one for each column of a split's `memberships`.
     """
 
     name: str
@@ -114,8 +113,18 @@ class Task:
     def __post_init__(self) -> None:
         if self.num_classes < 2:
             raise InputError(f"task {self.name!r} has {self.num_classes} class; a classifier needs at least two.")
-        for split_name, split in self.splits().items():
-            _check_split(self, split_name, split)
+        for name, split in self.splits().items():
+            if len(split) == 0:
+                raise InputError(f"task {self.name!r}: the {name} split is empty.")
+            low, high, last = int(split.targets.min()), int(split.targets.max()), self.num_classes - 1
+            if low < 0 or high > last:
+                raise InputError(f"task {self.name!r}: {name} has label {low if low < 0 else high}, outside 0..{last}.")
+            columns = 0 if split.memberships is None else int(split.memberships.shape[1])
+            if columns and columns != len(self.membership_names or ()):
+                raise InputError(
+                    f"task {self.name!r}: the {name} split has {columns} overlapping groups and {self.membership_names} "
+                    "names them: give one name for each."
+                )
         counts = torch.bincount(self.train.targets, minlength=self.num_classes)
         if (counts == 0).any():
             absent = [self.class_name(c) for c in (counts == 0).nonzero().flatten().tolist()]
@@ -163,17 +172,3 @@ class Task:
     @property
     def num_groups(self) -> int:
         return len(self.group_names) if self.group_names else 0
-
-
-def _check_split(task: Task, name: str, split: Split) -> None:
-    if len(split) == 0:
-        raise InputError(f"task {task.name!r}: the {name} split is empty.")
-    low, high, last = int(split.targets.min()), int(split.targets.max()), task.num_classes - 1
-    if low < 0 or high > last:
-        raise InputError(f"task {task.name!r}: {name} has label {low if low < 0 else high}, outside 0..{last}.")
-    columns = 0 if split.memberships is None else int(split.memberships.shape[1])
-    if columns and columns != len(task.membership_names or ()):
-        raise InputError(
-            f"task {task.name!r}: the {name} split has {columns} overlapping groups and {task.membership_names} names "
-            "them: give one name for each."
-        )

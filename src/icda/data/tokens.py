@@ -30,9 +30,8 @@ def hash_tokenise(texts: list[str]) -> list[list[int]]:
 class Tokeniser:
     """How a model reads texts.
 
-    `encode(texts, max_length)` gives the ids of each text. Ids beyond `max_length` are cut off by the source, so whoever
-    closes a text with an id of its own does so within that length. `padding` is the id that fills the shorter texts of a
-    batch, `max_length` how many ids the model can take, None where there is no end.
+    `encode(texts, max_length)` gives the ids of each text; ids beyond `max_length` are cut off by the source. `padding`
+    fills the shorter texts of a batch; `max_length` is how many ids the model can take, None where there is no end.
     """
 
     encode: Callable[[list[str], int], list[list[int]]]

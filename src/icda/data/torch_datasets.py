@@ -39,10 +39,9 @@ def _numbers(value: Any) -> Any:
 class DatasetSource:
     """Inputs of a map-style dataset.
 
-    `inputs`, `targets` and `groups` say where in an item things stand: a key of a dict or a position in a tuple; None for
-    the usual ones. A dataset's transforms draw from the generators of torch, numpy and `random`, which are not ours: they
-    are set for each batch from its own seed and put back, so that a run can be made again and resumed. Hence no thread
-    draws ahead.
+    `inputs`, `targets` and `groups` say where in an item things stand: a key of a dict or a position in a tuple; None
+    for the usual ones. A dataset's transforms draw from the generators of torch, numpy and `random`: they are set for
+    each batch from its own seed and put back, so that a run can be made again and resumed. Hence no thread draws ahead.
     """
 
     draws_ahead = False

@@ -1,9 +1,8 @@
 """Counterfactual pictures: what ISDA, RISDA and ICDA add to a feature, mapped back to pixels.
 
-A picture is sought whose feature is the augmented one, starting from the source; a total-variation prior keeps what is
-changed smooth, or a network's taste for noise would paint it. Such a picture shows what the network takes for that
-feature, which need not be what a person would paint; the real samples nearest to the augmented feature stand beside it
-as the honest companion.
+A picture is sought whose feature is the augmented one, starting from the source; a total-variation prior keeps the
+change smooth. It shows what the network takes for that feature; the nearest real samples stand beside it as honest
+companions.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from torch import Tensor
 from icda.data.augmentation import Normaliser
 from icda.data.generators import generator_for
 from icda.data.task import Task
-from icda.explain.margins import Pass, most_tied, on_device
-from icda.explain.pictures import normaliser_of, pixels_of, to_inputs, to_pixels
+from icda.explain.margins import Pass, on_device
+from icda.explain.pictures import pixels_of, to_inputs, to_pixels
 from icda.functional.strength import Strength
 from icda.models.base import FeatureClassifier, evaluating
 from icda.statistics.augment import augment
@@ -26,45 +25,6 @@ from icda.statistics.augment import augment
 AUGMENTATIONS = ("isda", "risda", "icda")
 STEPS, RATE, SMOOTHNESS = 200, 0.02, 3.0
 NEIGHBOURS = 3
-
-
-@torch.no_grad()
-def augment_towards(
-    kind: str,
-    features: Tensor,
-    targets: Tensor,
-    towards: Tensor,
-    strengths: Tensor,
-    seen: Pass,
-    lam: float,
-    seed: int = 0,
-) -> Tensor:
-    """One augmented feature (N, A) for each given one, as the named method would draw it.
-
-    * `isda`: N(h, lam Sigma_y), the own class's directions.
-    * `risda`: N(h + lam mu~_y, lam Sigma~_y), statistics borrowed by confusion; the same as ISDA where no training
-      sample is confused.
-    * `icda`: N(h + lam alpha mu_c, lam (Sigma_y + alpha Sigma_c)) with c = `towards` (N,) and alpha = `strengths` (N,).
-
-    Statistics and confusions are those of the training samples `seen`. The seed decides every draw; sample by sample, so
-    that a feature's augmentation does not depend on its neighbours.
-    """
-    moments = seen.statistics.moments()
-    covariance, relations = moments.covariance(), seen.confusion.to(moments.mean)
-    drawn = []
-    for number, (feature, label) in enumerate(zip(features, targets, strict=True)):
-        generator = generator_for(seed, f"counterfactual {number}")
-        if kind == "icda" and strengths[number] > 0:
-            only = torch.zeros(1, len(relations)).index_fill_(1, towards[number], float(strengths[number]))
-            strength = Strength(only, strengths[number][None])
-            augmented = augment(feature[None], label[None], seen.statistics, strength, lam, 1, generator)
-            drawn.append(augmented.features[0])
-        elif kind == "risda":
-            mean = feature + lam * (relations[label] @ moments.mean - moments.mean[label])
-            drawn.append(_draw(mean, lam, torch.tensordot(relations[label], covariance, 1), generator))
-        else:  # ICDA moves a sample without a tie as ISDA does
-            drawn.append(_draw(feature, lam, covariance[label], generator))
-    return torch.stack(drawn)
 
 
 def _draw(mean: Tensor, lam: float, spread: Tensor, generator: torch.Generator) -> Tensor:
@@ -82,15 +42,13 @@ def paint(
     normaliser: Normaliser | None,
     *,
     steps: int = STEPS,
-    rate: float = RATE,
     smoothness: float = SMOOTHNESS,
 ) -> tuple[Tensor, Tensor]:
     """Pictures whose features are `wanted` (N, A), found from the standardised `inputs` (N, C, H, W) by Adam; and errors.
 
     Minimises |f(x) - h~|^2 / |f(x_0) - h~|^2 + smoothness * TV(x - x_0) over pixels x in [0, 1], from the source x_0.
-    The errors (N,) are what is left of the way, |f(x) - h~| / |h - h~|: 1 for the source, 0 for a picture that has the
-    feature. Nothing is random, and each picture is sought for itself. Without a normaliser the pixels are those of the
-    inputs, stretched.
+    The errors (N,) are what is left of the way, |f(x) - h~| / |h - h~|: 1 for the source. Nothing is random. Without a
+    normaliser the pixels are those of the inputs, stretched.
     """
 
     def error_of(pixels: Tensor) -> Tensor:
@@ -101,7 +59,7 @@ def paint(
         wanted = on_device(wanted, network)
         scale = error_of(start).detach().clamp(min=1e-12)
         pixels = start.clone().requires_grad_()
-        optimizer = torch.optim.Adam([pixels], lr=rate)
+        optimizer = torch.optim.Adam([pixels], lr=RATE)
         for _ in range(steps):
             loss = (error_of(pixels) / scale + smoothness * total_variation(pixels - start)).sum()
             (pixels.grad,) = torch.autograd.grad(loss, pixels)
@@ -141,7 +99,10 @@ class TiedSamples:
 
     @classmethod
     def of(cls, task: Task, seen: Pass, strength: Strength, count: int) -> TiedSamples:
-        return cls(task, seen, *most_tied(strength, count))
+        strongest, towards = strength.per_class.max(1)
+        places = torch.argsort(strongest, descending=True, stable=True)[:count]
+        places = places[strongest[places] > 0]  # one that is tied to no other class is left out
+        return cls(task, seen, places, towards[places], strongest[places])
 
     def __len__(self) -> int:
         return len(self.places)
@@ -163,11 +124,40 @@ class TiedSamples:
     def pixels(self) -> Tensor:
         return pixels_of(self.task.train, self.inputs)
 
+    @torch.no_grad()
+    def augmented(self, kind: str, lam: float, seed: int = 0) -> Tensor:
+        """One augmented feature (N, A) for each sample, as the named method would draw it.
+
+        * `isda`: N(h, lam Sigma_y), the own class's directions.
+        * `risda`: N(h + lam mu~_y, lam Sigma~_y), statistics borrowed by confusion; the same as ISDA where no training
+          sample is confused.
+        * `icda`: N(h + lam alpha mu_c, lam (Sigma_y + alpha Sigma_c)) with c = `towards` and alpha = `strengths`.
+
+        The seed decides every draw, sample by sample, so that a feature's augmentation does not depend on its neighbours.
+        """
+        seen, moments = self.seen, self.seen.statistics.moments()
+        covariance, relations = moments.covariance(), seen.confusion.to(moments.mean)
+        drawn = []
+        for number, (place, towards, strength) in enumerate(
+            zip(self.places, self.towards, self.strengths, strict=True)
+        ):
+            feature, label = seen.features[place], seen.targets[place]
+            generator = generator_for(seed, f"counterfactual {number}")
+            if kind == "icda" and strength > 0:
+                only = torch.zeros(1, len(relations)).index_fill_(1, towards, float(strength))
+                ties = Strength(only, strength[None])
+                drawn.append(augment(feature[None], label[None], seen.statistics, ties, lam, 1, generator).features[0])
+            elif kind == "risda":
+                mean = feature + lam * (relations[label] @ moments.mean - moments.mean[label])
+                drawn.append(_draw(mean, lam, torch.tensordot(relations[label], covariance, 1), generator))
+            else:  # ICDA moves a sample without a tie as ISDA does
+                drawn.append(_draw(feature, lam, covariance[label], generator))
+        return torch.stack(drawn)
+
     def moved(
         self, network: FeatureClassifier, kind: str, lam: float, seed: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Their augmented features, pictures that come near these, errors, and the places (N, k) of the nearest samples."""
-        features = self.seen.features[self.places]
-        aims = augment_towards(kind, features, self.targets, self.towards, self.strengths, self.seen, lam, seed)
-        made, errors = paint(network, self.inputs, aims, normaliser_of(self.task.train))
+        aims = self.augmented(kind, lam, seed)
+        made, errors = paint(network, self.inputs, aims, getattr(self.task.train.source, "normaliser", None))
         return aims, made, errors, nearest_real(aims, self.seen.features, NEIGHBOURS, without=self.places)

@@ -24,13 +24,11 @@ COARSE = 2  # maps of 2 x 2 places have a quarter of their heat in the centre bo
 class HeatMaps:
     """Heat (N, H, W) of each picture, as shares that sum to one (all zero where nothing spoke for the class).
 
-    `classes` (N,) are the classes whose logits were followed back, `predicted` (N,) what the network says,
-    `centre_share` (N,) the share of heat in the centre box, NaN without heat or where the maps of the layer are too
-    coarse (`resolution` of 2 x 2 places or fewer) to say.
+    `predicted` (N,) is what the network says, `centre_share` (N,) the share of heat in the centre box, NaN without heat
+    or where the maps of the layer are too coarse (`resolution` of 2 x 2 places or fewer) to say.
     """
 
     heat: Tensor
-    classes: Tensor
     predicted: Tensor
     layer: str
     resolution: tuple[int, int]
@@ -76,7 +74,7 @@ def grad_cam(
             predicted.append(said.cpu())
     said = torch.cat(predicted)
     resolution = (int(heat.shape[2]), int(heat.shape[3]))
-    return HeatMaps(as_shares(torch.cat(heats)), said if classes is None else classes, said, name, resolution)
+    return HeatMaps(as_shares(torch.cat(heats)), said, name, resolution)
 
 
 def as_shares(heat: Tensor) -> Tensor:
@@ -95,8 +93,7 @@ def find_layer(network: FeatureClassifier, image: Tensor) -> str:
     """The name of the last layer that yields maps (N, C, H, W), or normalised tokens, which the logits depend on.
 
     A layer counts if a gradient reaches more than one of its places: after the last attention of a ViT only the class
-    token is read, so its last norms do not count. Layers of at least 4 x 4 places come first, for tiny images end in
-    maps that cannot say where. Found by one forward and one backward pass over `image` (1, C, H, W).
+    token is read. Layers of at least 4 x 4 places come first. Found by one pass over `image` (1, C, H, W).
 
     >>> from icda.models import create_model
     >>> find_layer(create_model("resnet8", 3), torch.rand(1, 3, 16, 16))

@@ -1,8 +1,4 @@
-"""What a trained network makes of the samples of a split: features and logits, margins, distances, strengths, variances.
-
-Margins: by how much the right class's logit stands above the best of the others; distances: how far that is; strengths:
-how strongly the sample is tied to each class that is not its own.
-"""
+"""What a trained network makes of the samples of a split: features, margins, distances, strengths, variances."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -169,9 +165,7 @@ LAMBDA = 0.5  # the paper's lambda0, for methods that have none
 
 
 def margins(logits: Tensor, targets: Tensor) -> Tensor:
-    """z_y - max_{c != y} z_c (N,): above zero where the prediction is right, and the larger the safer.
-
-    Reference: figure 5a of arXiv 2304.13431, whose margin this is.
+    """z_y - max_{c != y} z_c (N,), as in figure 5a of arXiv 2304.13431: above zero where the prediction is right.
 
     >>> margins(torch.tensor([[2.0, 0.5, 1.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 2]))
     tensor([ 1., -2.])
@@ -183,10 +177,9 @@ def margins(logits: Tensor, targets: Tensor) -> Tensor:
 
 @torch.no_grad()
 def adjusted_margins(method: Method, seen: Pass) -> Tensor | None:
-    """Margins of z + phi, the logits that the loss compares in training; None where a method adjusts nothing.
+    """Margins of z + phi, the logits that the loss compares at the end of training; None where a method adjusts nothing.
 
-    None too where the prior depends on an attribute or on the sample, which a pass does not hold. The strength is the full
-    one of the end of training.
+    None too where the prior depends on an attribute or on the sample, which a pass does not hold.
     """
     criterion = method.criterion
     prior_by_sample = method.prior_per_sample or getattr(criterion, "prior", None) is not None
@@ -245,8 +238,8 @@ def means_by(values: Tensor, labels: Tensor, num_labels: int) -> list[float | No
 def sample_distances(logits: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
     """Signed distance (N,) of each feature from the nearest boundary of its class: min_c (z_y - z_c) / |w_y - w_c|.
 
-    A margin in units of the feature space, which larger weights alone do not enlarge. Below zero where the prediction
-    is wrong; then it is the distance to the boundary farthest behind. Reference: section 5 of arXiv 2304.13431.
+    A margin in units of the feature space, which larger weights alone do not enlarge; below zero where the prediction
+    is wrong. Reference: section 5 of arXiv 2304.13431.
 
     >>> sample_distances(torch.tensor([[4.0, 0.0]]), torch.tensor([0]), torch.tensor([[2.0], [0.0]])).tolist()
     [2.0]
@@ -264,11 +257,7 @@ def augmentation_strength(method: Method) -> float:
 
 @torch.no_grad()
 def sample_strengths(method: Method, seen: Pass) -> Strength:
-    """alpha_{i,c} and alpha_i as the method itself gives them out, or by angles where it has none of its own.
-
-    Meta-ICDA's alpha_i come from its strength network, those of `icda` from its loss; every other method is read by
-    the angles of section 4.1, so that runs can be compared.
-    """
+    """alpha_{i,c} and alpha_i as the method itself gives them, or by the angles of section 4.1 where it has none."""
     criterion = method.criterion
     if not isinstance(criterion, ICDALoss):
         return direct_strength(seen.features, seen.targets, seen.weight)
@@ -302,14 +291,3 @@ def strength_figures(strength: Strength, targets: Tensor) -> dict[str, Any]:
         "sample_counts": histograms(strength.per_sample, targets, classes, edges),
         "towards": tie_matrix(strength.per_class, targets).tolist(),
     }
-
-
-def most_tied(strength: Strength, top: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Places of the samples with the strongest ties, the class each is tied to, and how strongly; strongest first.
-
-    A sample whose features point to no other class at all has no tie and is left out: there may be fewer than `top`.
-    """
-    strongest, towards = strength.per_class.max(1)
-    places = torch.argsort(strongest, descending=True, stable=True)[:top]
-    places = places[strongest[places] > 0]
-    return places, towards[places], strongest[places]

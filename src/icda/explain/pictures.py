@@ -17,11 +17,6 @@ PNG_SIDE = 32  # up to here PNG is as small as WebP, and exact
 LONGEST_TEXT = 400
 
 
-def normaliser_of(split: Split) -> Normaliser | None:
-    """How the split's source standardises pixels, or None where it does not say."""
-    return getattr(split.source, "normaliser", None)
-
-
 def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:
     """Standardised images (N, C, H, W) in [0, 1]; without a normaliser each is stretched from darkest to brightest."""
     if normaliser is None:
@@ -32,8 +27,8 @@ def to_pixels(inputs: Tensor, normaliser: Normaliser | None) -> Tensor:
 
 
 def pixels_of(split: Split, inputs: Tensor) -> Tensor:
-    """Inputs (N, C, H, W) of a split as pixels in [0, 1]."""
-    return to_pixels(inputs, normaliser_of(split))
+    """Inputs (N, C, H, W) of a split as pixels in [0, 1], by what its source says of how it standardises them."""
+    return to_pixels(inputs, getattr(split.source, "normaliser", None))
 
 
 def to_inputs(pixels: Tensor, normaliser: Normaliser | None) -> Tensor:

@@ -70,8 +70,8 @@ def _histogram(axes: Any, values: Mapping[str, Tensor], quantity: str) -> list[d
 def plot_variances(figures: Mapping[str, Mapping[str, Any]], title: str) -> tuple[Any, list[dict[str, Any]]]:
     """Mapped variances over training on own and on unrelated boundaries, and the numbers of the curves.
 
-    `figures` are those of `variance_figures`. Lines are the running statistics that the loss reads, the marker behind
-    the last epoch is the trained network's own features in one pass, which every method has.
+    Lines are the running statistics that the loss reads, markers the trained network's own features, which every method
+    has.
     """
     panels = [name for name in ("own", "unrelated") if any(variances[name] for variances in figures.values())]
     figure = _new_figure(5.2 * len(panels), 4.2)

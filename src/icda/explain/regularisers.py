@@ -59,14 +59,12 @@ def regulariser(
     attributes: Tensor | None = None,
     log_prior: Tensor | None = None,
 ) -> Regulariser:
-    """R of a loss for a batch, part by part, as in table 1.
+    """R of a loss for a batch, part by part, as in table 1 of arXiv 2304.13431.
 
-    `as_printed` gives the sample margin of ICDA as the table
-    prints it, -beta alpha_i q_y: less than the first-order term by beta alpha_i, which has no gradient. `attributes`
-    and `log_prior` are those of the loss's call. Where `variance_bound` acts, the compactness is the bounded one.
-
-    Reference: table 1 of arXiv 2304.13431. RISDA is that of `RISDALoss`, whose mean is centred and whose quadratic term
-    is halved (mathematics 3.2); the table prints neither.
+    `as_printed` gives the sample margin of ICDA as the table prints it, -beta alpha_i q_y: less than the first-order
+    term by beta alpha_i, which has no gradient. `attributes` and `log_prior` are those of the loss's call. Where
+    `variance_bound` acts, the compactness is the bounded one. RISDA is that of `RISDALoss`, whose mean is centred and
+    whose quadratic term is halved (mathematics 3.2); the table prints neither.
 
     >>> loss, head = LogitAdjustmentLoss(2, 1, torch.tensor([3.0, 1.0])), torch.nn.Linear(1, 2)
     >>> terms = regulariser(loss, torch.zeros(1, 1), torch.tensor([1]), (torch.zeros(2, 1), None))
@@ -116,14 +114,3 @@ def first_order_term(logits: Tensor, targets: Tensor, adjustment: Tensor) -> Ten
     """
     slope = F.softmax(logits, 1) - F.one_hot(targets, logits.shape[1]).to(logits)
     return (slope * adjustment).sum(1)
-
-
-def second_order_term(logits: Tensor, adjustment: Tensor) -> Tensor:
-    """1/2 du^T (diag(q) - q q^T) du (N,), half the variance of the adjustment under q: never negative.
-
-    >>> second_order_term(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]))
-    tensor([0.1250])
-    """
-    probabilities = F.softmax(logits, 1)
-    mean = (probabilities * adjustment).sum(1, keepdim=True)
-    return 0.5 * (probabilities * (adjustment - mean).square()).sum(1)

@@ -38,9 +38,8 @@ def explain_run(
     """Explain a trained network: which parts, on which split, with how many samples.
 
     Margins and Grad-CAM look at `split`; strengths, ties and counterfactual pictures at the training samples, of which
-    at most 4,096, drawn by `seed`, are taken. `history` holds a run's epochs, for the mapped variances over training;
-    without it they are those of the trained network alone. Pictures need a task of images: asking for them on another
-    is an error. Nothing is changed: networks and method are as before.
+    at most 4,096, drawn by `seed`, are taken. `history` holds a run's epochs, for the mapped variances over training.
+    Pictures need a task of images: asking for them on another is an error. Networks and method stay as they were.
 
     >>> from icda.data import create_task
     >>> from icda.methods import Setup, create_method

@@ -19,15 +19,14 @@ def from_torch(model: nn.Module, num_classes: int | None = None, *, head: str | 
     """Split a timm- or torchvision-style network into encoder and head. `model` itself is changed: it loses its head.
 
     The head is what `get_classifier()` returns (timm), else the last layer of `fc`, `classifier`, `head` or `heads`
-    (torchvision), an nn.Linear or a 1x1 nn.Conv2d; `head="path.to.layer"` names it where it is elsewhere. The network's
-    own forward then gives exactly the input of that layer. A `num_classes` other than the head's brings a new head.
-    A forward that does more after the head, such as a softmax, would do it to the features: return plain logits.
+    (torchvision), an nn.Linear or a 1x1 nn.Conv2d; `head="path.to.layer"` names it where it is elsewhere. A
+    `num_classes` other than the head's brings a new head. A forward that does more after the head, such as a softmax,
+    would do it to the features: return plain logits.
 
     >>> import torch
     >>> from collections import OrderedDict
     >>> network = nn.Sequential(OrderedDict(body=nn.Flatten(), fc=nn.Linear(12, 1000)))
-    >>> model = from_torch(network, num_classes=3)
-    >>> model(torch.zeros(2, 3, 4)).logits.shape
+    >>> from_torch(network, num_classes=3)(torch.zeros(2, 3, 4)).logits.shape
     torch.Size([2, 3])
     """
     linear = take_off(model, find_head(model) if head is None else named_layer(model, head))

@@ -30,10 +30,7 @@ def mean_of_tokens(model: str, inputs: Any, embed: Callable[[Tensor, Tensor], Te
 
 
 class FeatureClassifier(nn.Module):
-    """An encoder and the linear layer that reads its features.
-
-    Losses and methods ask for `features`, `logits` and `head`; everything else about a model is its own business.
-    `encoder` maps an input batch to features of shape (N, A) and `head` is the last linear layer.
+    """An encoder, which maps a batch to features (N, A), and the linear layer that reads them.
 
     >>> import torch
     >>> model = FeatureClassifier(nn.Flatten(), nn.Linear(12, 3))

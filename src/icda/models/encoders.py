@@ -87,11 +87,9 @@ class ImageEncoder(_Encoder):
 
 
 class TextEncoder(_Encoder):
-    """A list of N texts to features (N, A).
+    """A list of N texts to features (N, A): the mean over tokens, of length 1 if `normalise`, zeros without a token.
 
-    `tokenise` gives the network's keyword arguments, with an attention_mask; the network gives (N, length, A) before
-    pooling. Features are the mean over tokens under that mask, of length 1 if `normalise`. A text without a single
-    token has features of zero.
+    `tokenise` gives the network's keyword arguments, with an attention_mask; the network gives (N, length, A).
     """
 
     kind: Kind = "text"

@@ -19,10 +19,9 @@ _HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only", "trust_rem
 
 
 class HuggingFaceEncoder(Headless):
-    """A Hugging Face classifier without its last linear layer: what it calls logits are then the features.
+    """A Hugging Face classifier without its last linear layer: what it calls logits are then the features (N, A).
 
-    Takes a tensor (pixel values or token ids) or a dict of keyword arguments such as a tokenizer's; `labels` in it are
-    left out, for the loss is not the model's business here. Returns features (N, A).
+    Takes a tensor (pixel values or token ids) or a dict of keyword arguments, of which `labels` are left out.
     """
 
     def forward(self, inputs: Tensor | Mapping[str, Any]) -> Tensor:
@@ -37,15 +36,13 @@ def from_huggingface(model: nn.Module, *, head: str | None = None) -> FeatureCla
     """Split a Hugging Face `...ForImageClassification` or `...ForSequenceClassification` into encoder and head.
 
     The head is the one linear layer outside the base model with `config.num_labels` rows; `head="path.to.layer"` names
-    it where there are several. nn.Identity takes its place, so that the model's own forward (pooling, dropout, choice
-    of the last token) yields the features. No hook is left behind. `model` itself is changed: it loses its head.
-    Forward-mode derivatives of your own (torch.func.jvp) and gradients of gradients need a model with
-    `attn_implementation="eager"`; Meta-ICDA's look-ahead does not mind, it chooses attention itself.
+    it where there are several. nn.Identity takes its place: `model` itself loses its head. Forward-mode derivatives of
+    your own (torch.func.jvp) and gradients of gradients need a model with `attn_implementation="eager"`; Meta-ICDA's
+    look-ahead chooses attention itself.
 
     >>> import torch, transformers
     >>> config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3)
-    >>> model = from_huggingface(transformers.ResNetForImageClassification(config))
-    >>> output = model(torch.zeros(2, 3, 32, 32))
+    >>> output = from_huggingface(transformers.ResNetForImageClassification(config))(torch.zeros(2, 3, 32, 32))
     >>> output.features.shape, output.logits.shape
     (torch.Size([2, 16]), torch.Size([2, 3]))
     """

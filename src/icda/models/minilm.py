@@ -35,10 +35,9 @@ def minilm(kind: encoders.Kind, image_size: int | None = None) -> encoders.TextE
 class MeanPooled(nn.Module):
     """A transformer of texts and the mean of its last hidden state over the tokens that are no padding.
 
-    Takes a dict with `input_ids` (N, L) and `attention_mask` (N, L); returns features (N, A), not scaled to length 1: on
-    the sphere a linear head would begin with logits near zero and learn slowly at the rate a transformer bears, and the
-    class covariances would be flat in one direction. The embeddings and the first `frozen_layers` layers are never
-    trained, also not after `requires_grad_(True)`; with 0 everything is.
+    Takes a dict with `input_ids` (N, L) and `attention_mask` (N, L); returns features (N, A), not scaled to length 1:
+    on the sphere a linear head would learn slowly, and class covariances would be flat in one direction. The embeddings
+    and the first `frozen_layers` layers are never trained, also not after `requires_grad_(True)`; with 0 everything is.
     """
 
     def __init__(self, network: Any, frozen_layers: int = 0) -> None:

@@ -22,13 +22,11 @@ def create_model(name: str, num_classes: int, input_shape: tuple[int, ...] = (),
 
     A plain name is looked up in `MODELS`. `hf:<path or hub id>`, `timm:<name>` and `torchvision:<name>` go to the
     adapters, the last two with pretrained weights after an @ (`timm:resnet50@pretrained`,
-    `torchvision:resnet50@IMAGENET1K_V1`); `options` go to the builder or to the other library. `input_shape` is the shape
-    of one input without the batch: (channels, height, width) for images, (A,) for feature vectors. Left out, images are
-    taken to be RGB.
+    `torchvision:resnet50@IMAGENET1K_V1`); `options` go to the builder or to the other library. `input_shape` is the
+    shape of one input without the batch; left out, images are taken to be RGB.
 
     >>> import torch
-    >>> model = create_model("mlp", num_classes=3, input_shape=(5,))
-    >>> model(torch.zeros(2, 5)).logits.shape
+    >>> create_model("mlp", num_classes=3, input_shape=(5,))(torch.zeros(2, 5)).logits.shape
     torch.Size([2, 3])
     >>> create_model("resnet33", num_classes=3)
     Traceback (most recent call last):

@@ -34,10 +34,7 @@ def _input_size(model: str, input_shape: tuple[int, ...]) -> int:
 
 
 class BagOfWords(nn.Module):
-    """The mean embedding of the unpadded tokens, then one hidden ReLU layer.
-
-    Takes a dict with `input_ids` (N, L), integers in [0, 32768), and `attention_mask` (N, L); returns features (N, 64).
-    A text without tokens has the zero vector as its mean.
+    """The mean embedding of the unpadded tokens, ids in [0, 32768), then one hidden ReLU layer: features (N, 64).
 
     Reference: A. Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017 (hashing and bigrams).
     """

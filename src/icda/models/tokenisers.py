@@ -22,8 +22,8 @@ TOKENISERS.register("bag_of_words")(lambda: HASHED_WORDS)
 def read_by(task: Task, model: str, max_length: int | None = None) -> Task:
     """The task as the model `model` reads it: texts get the model's tokeniser, all else stays.
 
-    A model of texts on another task, and any other model on texts, are refused: the model would fail, or train on ids
-    as if they were pixels. `max_length` cuts texts to fewer ids than the task does, or to more.
+    A model of texts on another task, and any other model on texts, are refused. `max_length` cuts texts to fewer ids
+    than the task does, or to more.
     """
     tokeniser = tokeniser_of(model)
     is_text = task.input_kind == "text"

@@ -57,10 +57,10 @@ class TwoBranches(nn.Module):
 def two_branches(encoder: nn.Module, input_shape: tuple[int, ...]) -> TwoBranches:
     """Cut an encoder before its last block and double what follows. The encoder's own layers go into the result.
 
-    The last block is the last residual block of a ResNet, the last dense block of a DenseNet, else the last layer with a
-    weight matrix, with the norm and activation behind it. Both branches start from its weights. Before anything is
-    doubled, trunk and branch must give what the encoder gives on a probe of shape `input_shape`; an encoder that is not
-    one layer after another, such as a Hugging Face model, is refused.
+    The last block is the last residual block of a ResNet, the last dense block of a DenseNet, else the last layer with
+    a weight matrix, with the norm and activation behind it. Trunk and branch must give what the encoder gives on a
+    probe of shape `input_shape`; an encoder that is not one layer after another, such as a Hugging Face model, is
+    refused.
     """
     layers = _flat([encoder])
     if type(encoder) is Headless:  # not those of Hugging Face, whose forward takes more than a tensor

@@ -55,7 +55,7 @@ class HeadModel(Model):
         return self._answers(features, np.ones(len(features), dtype=bool))
 
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
-        features, kept = encode_rows(samples, rows, self.reads.load_encoder(), BATCH, skip_unreadable, REMEDY)
+        features, kept = encode_rows(rows, samples, self.reads.load_encoder(), BATCH, skip_unreadable, REMEDY)
         if kept.any() and features.shape[1] != self.reads.width:
             raise InputError(
                 f"the encoder {self.reads.encoder} gives {features.shape[1]} features, and the model was fitted to "

@@ -75,7 +75,7 @@ class NetworkModel(Model):
             assert self.images is not None
             source = self.images([Path(path) for path in chosen])
             if skip_unreadable:  # else the source names all broken files at once
-                broken = set(find_unreadable(source.paths, source.decode))
+                broken = set(find_unreadable(source.paths, source.size, source.prepare))
                 kept = np.array([path not in broken for path in source.paths])
         readable = torch.from_numpy(kept.nonzero()[0])
         return self._answer(map(source.fetch, readable.split(EVALUATION_BATCH) if len(readable) else ()), kept)

@@ -15,30 +15,20 @@ def _labels(classes=10, each=5000):
 
 
 @pytest.mark.parametrize(
-    ("largest", "ratio", "counts", "total"),
+    ("largest", "classes", "ratio", "head", "tail", "total"),
     [
-        (5000, 100, CIFAR10_100, 12406),
-        (5000, 10, CIFAR10_10, 20431),
-        (4990, 100, CIFAR10_100_META, 12380),
-        (4990, 10, CIFAR10_10_META, 20391),
+        (5000, 10, 100, CIFAR10_100, [50], 12406),
+        (5000, 10, 10, CIFAR10_10, [500], 20431),
+        (4990, 10, 100, CIFAR10_100_META, [49], 12380),
+        (4990, 10, 10, CIFAR10_10_META, [499], 20391),
+        (500, 100, 100, [500, 477, 455, 434, 415], [5, 5, 5], 10847),
+        (500, 100, 10, [500, 488, 477], [52, 51, 50], 19573),
+        (490, 100, 100, [490, 467, 446], [5, 5, 4], 10626),
+        (490, 100, 10, [490], [49], 19183),
     ],
 )
-def test_cifar10_class_sizes_are_those_of_the_literature(largest, ratio, counts, total):
-    assert long_tail_counts(largest, 10, ratio) == counts
-    assert sum(counts) == total
-
-
-@pytest.mark.parametrize(
-    ("largest", "ratio", "head", "tail", "total"),
-    [
-        (500, 100, [500, 477, 455, 434, 415], [5, 5, 5], 10847),
-        (500, 10, [500, 488, 477], [52, 51, 50], 19573),
-        (490, 100, [490, 467, 446], [5, 5, 4], 10626),
-        (490, 10, [490], [49], 19183),
-    ],
-)
-def test_cifar100_class_sizes_are_those_of_the_literature(largest, ratio, head, tail, total):
-    counts = long_tail_counts(largest, 100, ratio)
+def test_class_sizes_of_cifar_are_those_of_the_literature(largest, classes, ratio, head, tail, total):
+    counts = long_tail_counts(largest, classes, ratio)
     assert (counts[: len(head)], counts[-len(tail) :], sum(counts)) == (head, tail, total)
 
 

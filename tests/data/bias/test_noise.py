@@ -27,16 +27,6 @@ def test_flip_noise_moves_equal_parts_to_other_classes_and_reaches_them_all(part
     assert (reached > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("kind", "rate", "wrong"),
-    [("uniform", 0.4, 0.36), ("uniform", 0.6, 0.54), ("flip1", 0.2, 0.2), ("flip2", 0.4, 0.4)],
-)
-def test_noise_leaves_the_share_of_wrong_labels_of_the_literature(kind, rate, wrong):
-    labels = torch.arange(49_000) % 10
-    noisy = noisy_labels(labels, kind, 10, rate, _generator())
-    assert (noisy != labels).double().mean().item() == pytest.approx(wrong, abs=0.01)
-
-
 def test_drawn_labels_follow_the_matrix_cell_by_cell():
     labels = torch.arange(100_000) % 5
     transition = noise_transition("flip2", 5, 0.4, _generator(3))

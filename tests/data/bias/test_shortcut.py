@@ -71,10 +71,10 @@ def test_a_patch_covers_a_corner_and_a_frame_the_edge_and_nothing_else():
 
 def test_augmentation_comes_before_the_mark():
     class Noise:
-        def __len__(self) -> int:
+        def __len__(self):
             return 4
 
-        def fetch(self, rows: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+        def fetch(self, rows, generator=None):
             return torch.rand(len(rows), 1, 8, 8, generator=generator) if generator else torch.zeros(len(rows), 1, 8, 8)
 
     source = PlantedImages(Noise(), torch.arange(4), torch.tensor([0, 1, 0, 1]), "patch", 2)

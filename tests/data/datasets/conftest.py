@@ -14,7 +14,7 @@ from icda.data.datasets.glt import SETS
 def encode_images():
     """`encode_images(images)`: blob and offsets of lossless WebP images (N, H, W, 3) laid end to end."""
 
-    def encode(images: np.ndarray) -> dict[str, np.ndarray]:
+    def encode(images):
         parts = []
         for image in images:
             buffer = io.BytesIO()

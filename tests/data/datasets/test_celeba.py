@@ -1,5 +1,4 @@
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +40,7 @@ def write_csv(folder, names):
 def write_celeba(tmp_path):
     """A dataset of eighteen 8 x 8 JPEGs whose blond people are bright, in one of the public layouts."""
 
-    def write(layout: str = "celeba", kind: str = "txt", images: str = "img_align_celeba") -> Path:
+    def write(layout="celeba", kind="txt", images="img_align_celeba"):
         folder = tmp_path / layout
         (folder / images).mkdir(parents=True)
         names = [f"{number:06d}.jpg" for number in range(1, len(PEOPLE) + 1)]

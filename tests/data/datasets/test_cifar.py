@@ -15,7 +15,6 @@ from icda.data.bias.long_tail import long_tail_counts
 from icda.data.datasets import cifar, cifar_files
 from icda.data.datasets.cifar import halve
 from icda.data.datasets.cifar_files import DamagedDatasetError
-from icda.data.given_labels import relabelled
 from icda.data.registry import DatasetNotFoundError
 
 # Names, the largest class and the ratio; test_long_tail.py holds the class sizes to the literature.
@@ -253,13 +252,6 @@ def test_small_tasks_have_a_hundred_images_per_class(stored, name, wrong):
     parts = torch.cat([tuned.train.rows, tuned.metadata.rows, tuned.validation.rows])
     assert len(parts.unique()) == 13_000
     assert torch.equal(task.train.rows, tuned.train.rows)
-
-
-@pytest.mark.parametrize("name", ["cifar100", "cifar100_lt_10", "cifar100_small"])
-def test_labels_in_the_published_order_find_their_images(stored, name):
-    task = create_task(name, stored)
-    again = relabelled(task, f"{stored / 'cifar_n' / 'cifar100n.npz'}:clean_label")
-    assert torch.equal(again.train.targets, task.train.targets)
 
 
 HUMAN_WRONG = {"aggre": 0.0901, "random1": 0.1723, "worse": 0.4021}  # of all 50,000 images

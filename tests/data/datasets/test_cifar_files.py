@@ -10,7 +10,7 @@ from icda.data.registry import DatasetNotFoundError
 
 
 class _Evil:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
+    def __reduce__(self):
         return (print, ("this ran",))
 
 

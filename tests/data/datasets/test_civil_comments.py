@@ -1,6 +1,5 @@
 import csv
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ def comments(count=80, seed=0):
 def write_comments(tmp_path):
     """The CSV of WILDS with the columns that count and some that do not."""
 
-    def write(rows: list[Comment], columns: list[str] = WILDS_COLUMNS, folder: str = "civilcomments_v1.0") -> Path:
+    def write(rows, columns=WILDS_COLUMNS, folder="civilcomments_v1.0"):
         path = tmp_path / folder / "all_data_with_identities.csv"
         path.parent.mkdir(parents=True)
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -1,5 +1,4 @@
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,7 +65,7 @@ def test_only_training_labels_are_wrong_and_as_many_as_announced(name, wrong):
 
 
 class TestColoured:
-    def test_colour_agrees_with_the_class_on_95_percent_of_train_and_on_half_elsewhere(self) -> None:
+    def test_colour_agrees_with_the_class_on_95_percent_of_train_and_on_half_elsewhere_and_is_what_is_seen(self):
         task = create_task("digits_coloured")
         assert task.group_names == ("digit<5, red", "digit<5, green", "digit>=5, red", "digit>=5, green")
         for name, split in task.splits().items():
@@ -75,20 +74,13 @@ class TestColoured:
                 assert (sizes[[0, 3]].sum() / sizes.sum()).item() == pytest.approx(0.95, abs=0.002)
             else:
                 assert sizes.unique().numel() == 1
-
-    def test_groups_tell_the_class_and_the_colour_that_is_seen(self) -> None:
-        task = create_task("digits_coloured")
-        for split in task.splits().values():
             batch = split.batch(torch.arange(len(split)))
             assert torch.equal(batch.groups // 2, batch.targets)
             green = batch.inputs[:, 1].sum((1, 2)) > batch.inputs[:, 0].sum((1, 2))
             assert torch.equal(batch.groups % 2, green.long())
+        assert torch.equal(task.train.targets, (create_task("digits").train.targets >= 5).long())
 
-    def test_labels_are_those_of_the_digits(self) -> None:
-        task, plain = create_task("digits_coloured"), create_task("digits")
-        assert torch.equal(task.train.targets, (plain.train.targets >= 5).long())
-
-    def test_a_fifth_of_each_classs_labels_may_be_wrong_as_well(self) -> None:
+    def test_a_fifth_of_each_classs_labels_may_be_wrong_as_well(self):
         task, clean = create_task("digits_coloured_noise"), create_task("digits_coloured")
         assert torch.equal(task.train.clean_targets, clean.train.targets)
         wrong = task.train.targets != clean.train.targets
@@ -174,7 +166,7 @@ def test_mnist_is_cut_without_overlap(real_data):
 
 
 class TestColouredMnist:
-    def test_splits_and_groups_have_the_sizes_of_lisa(self, real_data: Path) -> None:
+    def test_splits_and_groups_have_the_sizes_of_lisa_and_a_quarter_of_all_labels_is_wrong(self, real_data):
         task = create_task("cmnist", root=real_data)
         assert task.metadata is None
         expected = {
@@ -185,14 +177,11 @@ class TestColouredMnist:
         # Digits below 5 and above are not exactly as many, and chance draws the rest: a few percent either way.
         for split, sizes in expected.items():
             assert torch.bincount(split.groups).tolist() == pytest.approx(sizes, rel=0.08)
-
-    def test_splits_are_consecutive_and_a_quarter_of_all_labels_is_wrong(self, real_data: Path) -> None:
-        task = create_task("cmnist", root=real_data)
         assert torch.equal(torch.cat([split.rows for split in task.splits().values()]), torch.arange(60_000))
         for split in task.splits().values():
             assert (split.targets != split.clean_targets).float().mean().item() == pytest.approx(0.25, abs=0.01)
 
-    def test_what_is_seen_is_the_digit_in_the_colour_of_its_group(self, real_data: Path) -> None:
+    def test_what_is_seen_is_the_digit_in_the_colour_of_its_group(self, real_data):
         batch = create_task("cmnist", root=real_data).test.batch(torch.arange(200))
         assert batch.inputs.shape == (200, 3, 28, 28)
         assert torch.equal(batch.inputs[:, 2], torch.zeros(200, 28, 28))

@@ -48,7 +48,6 @@ def test_sets_are_read_with_the_names_that_locate_gives(tmp_path, content):
     assert known.sets["train"].targets.tolist() == [0, 1]
     assert known.sets["train"].attributes.tolist() == [0, 2]
     assert len(known.sets["test_lt"]) == 0
-    assert known.used() == {"x.JPEG", "y.JPEG", "v.JPEG", "b.JPEG", "c.JPEG"}
 
 
 def test_what_is_written_is_read_back(tmp_path):

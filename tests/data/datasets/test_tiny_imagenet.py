@@ -142,10 +142,13 @@ def test_train_glt_falls_from_300_to_5_with_attributes_7_to_2_to_1(real_root, se
         assert tuple(row) == shares(sum(row))
 
 
-def test_test_gbl_has_equally_many_of_each_attribute_and_every_class(real_root):
-    counts = table(build("glt", real_root).test)
+def test_test_gbl_has_equally_many_of_each_attribute_and_metadata_at_most_two_of_a_cluster(real_root):
+    task = build("glt", real_root)
+    counts, metadata = table(task.test), table(task.metadata)
     assert (counts == counts[:, :1]).all()
     assert np.bincount(counts[:, 0]).tolist() == [0, 2, 1, 4, 93]
+    assert metadata.max() == 4
+    assert 8 <= metadata.sum(1).min() <= metadata.sum(1).max() == 12
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -166,10 +169,3 @@ def test_protocols_share_what_the_benchmark_shares(real_root):
     assert torch.equal(glt.test.rows, alt.test.rows)
     assert clt.train.source is glt.train.source
     assert len({clt.data_hash, glt.data_hash, alt.data_hash}) == 3
-
-
-def test_metadata_have_at_most_two_of_a_cluster_and_some_of_every_class(real_root):
-    task = build("glt", real_root)
-    counts = table(task.metadata)
-    assert counts.max() == 4
-    assert 8 <= counts.sum(1).min() <= counts.sum(1).max() == 12

@@ -1,5 +1,4 @@
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,7 +81,7 @@ BIRDS = [(y, place, split) for split in (0, 0, 1, 2) for y in (0, 1) for place i
 def write_birds(tmp_path, write_image):
     """Sixteen 8 x 8 JPEGs in folders by species, with metadata.csv as it is published."""
 
-    def write(layout: str = "waterbirds_v1.0", birds: list[tuple] = BIRDS) -> Path:
+    def write(layout="waterbirds_v1.0", birds=BIRDS):
         folder = tmp_path / layout
         rows = []
         for number, (y, place, split) in enumerate(birds, 1):

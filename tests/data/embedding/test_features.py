@@ -65,30 +65,13 @@ def test_files_that_are_none_of_ours_are_named(tmp_path):
         load_features(tmp_path / "array.npy")
 
 
-@pytest.fixture
-def features_file(tmp_path):
-    values = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
-    arrays = {
-        "id": np.array([f"picture {i}.png" for i in range(30)]),
-        "skipped": np.array([], dtype=str),
-        "encoder": np.array("tiny"),
-        "encoder_version": np.array("1"),
-        "y": np.array(["cat", "dog"])[np.arange(30) % 2],
-    }
-    write_arrays(tmp_path / "features.npz", arrays, [values[:10], values[10:]], (30, 6))
-    return tmp_path / "features.npz"
-
-
-def test_mapped_features_are_those_that_load_features_reads(features_file):
-    mapped, loaded = map_features(features_file), load_features(features_file)
+def test_mapped_features_are_those_that_load_features_reads_and_compressed_ones_cannot_be_mapped(tmp_path):
+    write_arrays(tmp_path / "f.npz", {**ARRAYS, "y": np.array(["cat", "dog", "cat"])}, [VALUES], (3, 2))
+    mapped, loaded = map_features(tmp_path / "f.npz"), load_features(tmp_path / "f.npz")
     assert isinstance(mapped.features, np.memmap)
     np.testing.assert_array_equal(mapped.features, loaded.features)
     assert mapped.y.tolist() == loaded.y.tolist()
-    assert (mapped.encoder, mapped.group) == ("tiny", None)
-
-
-def test_compressed_features_cannot_be_mapped(tmp_path):
-    plain = {"id": np.arange(2), "skipped": np.arange(0), "encoder": np.array("x"), "encoder_version": np.array("1")}
-    np.savez_compressed(tmp_path / "small.npz", features=np.zeros((2, 2)), **plain)
+    assert (mapped.encoder, mapped.group) == ("means", None)
+    np.savez_compressed(tmp_path / "small.npz", features=VALUES, **ARRAYS)
     with pytest.raises(ValueError, match="compressed and cannot be mapped: use load_features"):
         map_features(tmp_path / "small.npz")

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data.embedding import UnreadableInputsError, embed, load_features, read_samples
 from icda.data.embedding.run import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, part_folder
 from icda.data.embedding.samples import Samples
-from icda.data.sources import decode_image
+from icda.data.images import decode_image
 
 
 class Killed(BaseException):
@@ -23,12 +22,12 @@ class Means:
 
     name, version, device = "means", "1", "cpu"
 
-    def __init__(self, kind: str = "image", lifetime: int = 10**9) -> None:
+    def __init__(self, kind="image", lifetime=10**9):
         self.kind: Any = kind
         self.image_size = 8 if kind == "image" else None
         self.lifetime, self.batches = lifetime, 0
 
-    def encode(self, inputs: Any) -> Tensor:
+    def encode(self, inputs):
         if self.batches == self.lifetime:
             raise Killed
         self.batches += 1
@@ -64,14 +63,10 @@ def test_every_row_belongs_to_its_image(folder, tmp_path):
     assert not part_folder(tmp_path / "f.npz").exists()
 
 
-def test_texts_sorted_for_speed_come_back_in_their_order(table, tmp_path):
+def test_texts_sorted_for_speed_come_back_in_their_order_and_names_and_numbers_agree(table, tmp_path):
     result = embed(read_samples(table), Means("text"), tmp_path / "f.npz", batch_size=4)
     assert result.id.tolist() == list(range(100))
     assert result.features[:, 0].tolist() == [97 * k % 41 for k in range(100)]
-
-
-def test_names_and_numbers_of_classes_and_groups_agree(table, tmp_path):
-    embed(read_samples(table), Means("text"), tmp_path / "f.npz")
     with np.load(tmp_path / "f.npz", allow_pickle=False) as file:
         assert file["class_names"].tolist() == ["9", "10", "11"]
         assert (file["class_names"][file["y_code"]] == file["y"]).all()
@@ -184,7 +179,7 @@ def test_a_chunk_of_nothing_but_unreadable_images_does_no_harm(folder, tmp_path)
 
 def test_nan_from_the_encoder_names_the_input(folder, tmp_path):
     class Broken(Means):
-        def encode(self, inputs: Any) -> Tensor:
+        def encode(self, inputs):
             return super().encode(inputs).index_fill(0, torch.tensor([1]), float("nan"))
 
     with pytest.raises(ValueError, match=r"means gives NaN or infinity for cat/03\.png"):

@@ -18,18 +18,6 @@ def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path, write_ima
     assert samples.inputs[0] == tmp_path / "cat" / "0.png"
 
 
-def test_split_folders_become_splits(tmp_path, write_image):
-    for name in ("train/cat/0.png", "val/cat/0.png", "test/dog/0.png"):
-        write_image(tmp_path / name)
-    samples = read_samples(tmp_path)
-    assert read_samples(tmp_path / "train").labels == ["cat"], "one class is enough to embed"
-    assert dict(zip(samples.ids, samples.splits or (), strict=True)) == {
-        "train/cat/0.png": "train",
-        "val/cat/0.png": "validation",
-        "test/dog/0.png": "test",
-    }
-
-
 def test_a_table_of_texts_keeps_empty_ones_and_counts_rows_from_0(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("text,label,group,split\nhello,a,g1,train\n,b,g2,test\n")

@@ -1,7 +1,9 @@
 """Blocks of feature files: what can be read is read alike, and what cannot is named before the first pass."""
 
 import numpy as np
+import pyarrow as arrow
 import pytest
+from pyarrow import parquet
 
 from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
@@ -18,12 +20,6 @@ def files(tmp_path):
     np.save(paths[0], generator.normal(size=(90, 4)) + labels[:, None])
     np.save(paths[1], labels)
     return paths
-
-
-def test_labels_that_are_python_objects_are_refused(files, tmp_path):
-    np.save(tmp_path / "objects.npy", np.array(["a", 1], dtype=object))
-    with pytest.raises(InputError, match="numbers or texts"):
-        find_blocks(files[0], Columns(labels=str(tmp_path / "objects.npy")))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +46,10 @@ def test_an_npz_of_others_and_other_arrays_are_refused(tmp_path):
         find_blocks(tmp_path / "own.npz", Columns(labels="kind"))
 
 
-def test_labels_that_are_not_known_are_refused_by_their_rows(files, tmp_path):
+def test_labels_that_are_python_objects_or_not_known_are_refused(files, tmp_path):
+    np.save(tmp_path / "objects.npy", np.array(["a", 1], dtype=object))
+    with pytest.raises(InputError, match="numbers or texts"):
+        find_blocks(files[0], Columns(labels=str(tmp_path / "objects.npy")))
     labels = np.arange(len(np.load(files[1]))) % 2.0
     labels[:2] = np.nan
     np.save(tmp_path / "nan.npy", labels)
@@ -69,7 +68,6 @@ def test_bytes_in_the_other_order_give_the_same_head(files, tmp_path):
 
 
 def test_parts_without_rows_are_left_out_and_columns_are_taken_by_name(tmp_path):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = arrow.table({"f0": [0.0, 1.0], "f1": [2.0, 3.0], "label": ["a", "b"]})
     parts = {"a": table.slice(0, 0), "b": table, "c": table.select(["f1", "f0", "label"])}
     for name, part in parts.items():
@@ -82,7 +80,6 @@ def test_parts_without_rows_are_left_out_and_columns_are_taken_by_name(tmp_path)
 
 
 def test_files_of_other_widths_are_named(tmp_path):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for width in (2, 3):
         table = arrow.table({"embedding": [[1.0] * width], "label": ["a"]})
         parquet.write_table(table, tmp_path / f"{width}.parquet")
@@ -92,7 +89,6 @@ def test_files_of_other_widths_are_named(tmp_path):
 
 @pytest.mark.parametrize("column", ["split", "other"])
 def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path, column):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = {"f0": np.arange(8.0), "label": list("ababbaab"), column: 4 * ["train", "test"]}
     parquet.write_table(arrow.table(table), tmp_path / "rows.parquet")
     said: list[str] = []

@@ -4,7 +4,6 @@ import torch
 from icda.data import BatchLoader, folder_task
 from icda.data.embedding import Samples
 from icda.data.images import UnreadableImageError
-from icda.data.own.table import natural_order
 from icda.data.own.tasks import own_task
 from icda.data.sources import FeatureArray
 from icda.data.task import Split
@@ -102,22 +101,6 @@ def _sizes(task):
     return {name: len(split) for name, split in task.splits().items()}
 
 
-def test_splits_that_were_given_stay_as_they_are():
-    task = _task(["a", "b"] * 4, ["train", "train", "validation", "validation", "test", "test", "metadata", "metadata"])
-    assert [split.rows.tolist() for split in task.splits().values()] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert "All splits as given" in task.description
-
-
-def test_without_splits_70_10_20_percent_are_cut_from_every_class():
-    task = _task(["a"] * 100 + ["b"] * 50, ["train"] * 150)
-    assert _sizes(task) == {"train": 105, "validation": 15, "test": 30}
-    assert task.class_counts.tolist() == [70, 35]
-    assert torch.bincount(task.test.targets).tolist() == [20, 10]
-    assert "20% as test (30) and 10% as validation (15)" in task.description
-    rows = torch.cat([split.rows for split in task.splits().values()])
-    assert rows.sort().values.tolist() == list(range(150))
-
-
 def test_a_missing_split_is_cut_from_train_and_the_others_stay():
     task = _task(["a", "b"] * 50, ["train"] * 80 + ["test"] * 20)
     assert _sizes(task) == {"train": 72, "validation": 8, "test": 20}
@@ -131,11 +114,6 @@ def test_rare_groups_get_their_share_of_the_test_split():
     task = _task(["a", "b"] * 50, ["train"] * 100, groups)
     assert task.group_names == ("common", "rare")
     assert torch.bincount(task.test.groups).tolist() == [18, 2]
-
-
-def test_numbers_are_ordered_as_numbers():
-    assert natural_order(["2", "10", "1"]) == ("1", "2", "10")
-    assert natural_order(["b", "10", "a"]) == ("10", "a", "b")
 
 
 @pytest.mark.parametrize(

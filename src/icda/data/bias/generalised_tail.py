@@ -25,10 +25,10 @@ PROTOCOLS = {"clt": ("train_glt", "test_cbl"), "glt": ("train_glt", "test_gbl"),
 class TailSizes:
     """How much each part takes. The defaults are those of ImageNet-GLT.
 
-    `train` is the intended size of each class in Train-GLT, `balanced` the intended size of every class in Train-CBL.
-    `test_gbl` samples of each attribute go to Test-GBL, but no more than one in `test_gbl_divisor` of the class's
-    smallest attribute. `test_cbl` times 7, 2 and 1 samples go to Test-CBL, up to `metadata` of each cluster to metadata.
-    With `share_tests` the two tests may hold the same samples: no protocol uses both, and a small pool loses fewer.
+    `train` is the intended size of each class in Train-GLT, `balanced` that of every class in Train-CBL. Test-GBL takes
+    `test_gbl` of each attribute, but at most one in `test_gbl_divisor` of the class's smallest; Test-CBL `test_cbl`
+    times 7, 2 and 1; metadata up to `metadata` of each cluster. With `share_tests` both tests may hold the same
+    samples.
     """
 
     train: Sequence[int]
@@ -80,14 +80,11 @@ def generalised_tail(clusters: Tensor, labels: Tensor, seed: int, sizes: TailSiz
     """Cut a pool into Train-GLT, Train-CBL, Test-GBL, Test-CBL and metadata.
 
     After Tang et al., "Invariant Feature Learning for Generalized Long-Tailed Classification", ECCV 2022. `clusters`
-    (N,) are numbered by size within each class, as `cluster_within_classes` gives them. Test-GBL has equally many of
-    each attribute in a class; all other parts but metadata have attributes 7:2:1. A training class that runs out of an
-    attribute is made smaller as a whole, so that its ratio holds; Train-CBL is as large as the smallest class allows.
-    Metadata takes at most half of what the tests left of a cluster, or training would lack the smallest ones; its
-    samples are distinct, so that a small cluster gives fewer.
-
-    Differs from the original in this shrinking (there a short attribute alone is cut), in drawing by `seed`, and in
-    cutting no validation set.
+    (N,) are numbered by size within each class. Test-GBL has equally many of each attribute in a class; all other parts
+    but metadata have attributes 7:2:1. A training class that runs out of an attribute is made smaller as a whole, so
+    that its ratio holds; Train-CBL is as large as the smallest class allows. Metadata takes at most half of what the
+    tests left of a cluster. Differs from the original in this shrinking, in drawing by `seed`, and in cutting no
+    validation set.
     """
     _check(labels, sizes)
     attributes = attributes_of(clusters)
@@ -176,8 +173,7 @@ def _fitting_size(pools: list[Tensor], largest: int) -> int:
 def cluster_within_classes(features: Tensor, labels: Tensor, seed: int) -> Tensor:
     """The cluster (N,) of each sample within its class; cluster 0 is the class's largest, the last its smallest.
 
-    k-means runs on each class by itself, so cluster 2 of one class has nothing to do with cluster 2 of another. Each
-    class has a generator of its own: what happens to one does not depend on the others.
+    k-means runs on each class by itself with a generator of its own: no class depends on the others.
     """
     names, counts = labels.unique(return_counts=True)
     if len(small := (counts < CLUSTERS).nonzero().flatten()):

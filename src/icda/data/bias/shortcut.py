@@ -41,9 +41,9 @@ def planted_attributes(targets: Tensor, num_classes: int, rate: float, generator
 def plant_shortcut(task: Task, kind: Kind, rate: float, seed: int = 0, name: str | None = None) -> Task:
     """The task with a mark of `kind` in every sample: in training it tells the class at `rate`, elsewhere nothing.
 
-    There are as many marks as classes. Validation, test and metadata samples have any mark with equal probability. Groups
-    are class x mark, in place of the task's own. With more than two classes most of them are too small to be judged alone,
-    so the worst group is taken over two for each class: marks that tell it, and marks that do not.
+    There are as many marks as classes. Groups are class x mark, in place of the task's own. With more than two classes
+    most are too small to be judged alone, so the worst group is taken over two for each class: marks that tell it, and
+    others.
 
     >>> from icda.data import create_task
     >>> task = plant_shortcut(create_task("digits"), "frame", 0.95)

@@ -31,15 +31,16 @@ MAX_LENGTH = 128
 def cad_imdb(root: Path | None, seed: int) -> Task:
     """Positive or negative film review; trained on originals, tested on originals and on their rewritten twins.
 
-    People changed each review just enough to turn its sentiment: what else goes with the label in the originals (genres,
-    names, length) now goes against it. Train is 1,707 originals without groups, for there is only one; test is 488
-    originals and 488 twins, in the groups original and revised. `seed` draws 50 pairs of the development set as
-    metadata, originals and twins, 50 texts per class; validation is the other 195 originals.
-
-    Reference: D. Kaushik, E. Hovy and Z. Lipton, "Learning the Difference that Makes a Difference with
+    People changed each review just enough to turn its sentiment. Train is 1,707 originals without groups; test is 488
+    originals and 488 twins, in two groups. `seed` draws 50 pairs of the development set as metadata; validation is its
+    other 195 originals. Kaushik, Hovy and Lipton, "Learning the Difference that Makes a Difference with
     Counterfactually-Augmented Data", ICLR 2020.
     """
-    source, targets, groups, parts = _read(_place(root))
+    layouts = [*((folder, FILES["train"]) for folder in FOLDERS), ("", ARCHIVE)]
+    files = f"{', '.join(FILES.values())}, or the archive {ARCHIVE} of them"
+    folder = find_folder(root, "counterfactually augmented IMDb", layouts, files, HOME)
+    place = folder if (folder / FILES["train"]).is_file() else folder / ARCHIVE
+    source, targets, groups, parts = _read(place.resolve())
     rows = ((parts == 1) & (groups == 0)).nonzero().flatten()
     chosen, rest = take_per_class(targets[rows], [METADATA_PAIRS], generator_for(seed, "cad_imdb metadata"))
     metadata = torch.cat([rows[chosen], rows[chosen] + 1]).sort().values  # a twin stands behind its original
@@ -60,17 +61,9 @@ def cad_imdb(root: Path | None, seed: int) -> Task:
     )
 
 
-def _place(root: Path | None) -> Path:
-    """The folder with `sentiment/` in it, or the archive."""
-    layouts = [*((folder, FILES["train"]) for folder in FOLDERS), ("", ARCHIVE)]
-    files = f"{', '.join(FILES.values())}, or the archive {ARCHIVE} of them"
-    folder = find_folder(root, "counterfactually augmented IMDb", layouts, files, HOME)
-    return (folder if (folder / FILES["train"]).is_file() else folder / ARCHIVE).resolve()
-
-
 @lru_cache(maxsize=1)  # a benchmark asks for the same task many times
 def _read(place: Path) -> tuple[TextArray, Tensor, Tensor, Tensor]:
-    """Texts, targets, groups (0 original, 1 revised) and parts (a number of FILES)."""
+    """Texts, targets, groups (0 original, 1 revised) and parts (a number of FILES) of a folder or the archive."""
     files = _read_archive(place) if place.is_file() else {name: (place / name).read_bytes() for name in FILES.values()}
     pairs = [_pairs(files[name].decode("utf-8"), f"{place}, {name}") for name in FILES.values()]
     texts, targets = zip(*(pair for part in pairs for pair in part), strict=True)

@@ -121,9 +121,9 @@ def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:
 def celeba_10k_fold(root: Path | None, seed: int, *, fold: int, features: bool = False) -> Task:
     """One of five folds of the first 10,000 images at 64 x 64 pixels, or of their features; the seed decides nothing.
 
-    All of them lie in the official training part, so we split them: a fold is the test split, the next one validation,
-    the other three are trained on. Each group is dealt out evenly, so that each of the 81 blond men is tested once.
-    Figures of the worst group are to be pooled over the folds.
+    All lie in the official training part, so we split them: a fold is the test split, the next one validation. Each
+    group is dealt out evenly, so that each of the 81 blond men is tested once: pool the worst group's figures over the
+    folds.
     """
     images = _first_path(root, FIRST_FILE)
     arrays = benchmark.read_named(images, ("attributes", "attribute_names"))

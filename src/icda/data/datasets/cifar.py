@@ -1,15 +1,13 @@
 """CIFAR-10 and CIFAR-100: whole, long-tailed, with wrong labels, with the labels that people gave, and small versions.
 
-The small ones have fewer images at 16 pixels, averaged over 2 x 2, for grids of many runs on a few cores; the test set is
-the whole one. Ten clean images per class are metadata in all of them, so that methods with and without metadata train on
-the same images. Names that end in `_validation` add unused images (100 per class, of CIFAR-100 20) as a validation split
-and change nothing else: what is tuned there may be reported without it.
-
-The grids of CIFAR-100 hold a part of its training images. Samples are then chosen among those; class sizes are the
-published ones, and a task that needs more images is refused.
+The small ones have fewer images at 16 pixels, averaged over 2 x 2, for grids of many runs; the test set is the whole
+one. Ten clean images per class are metadata in all of them. Names that end in `_validation` add unused images as a
+validation split and change nothing else: what is tuned there may be reported without it. Of CIFAR-100 a part may be
+stored: samples are then chosen among those, class sizes are the published ones, and a task that needs more images is
+refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -40,7 +38,6 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 NOISE_METADATA = 1000  # images in all
-LONG_TAIL_METADATA = 10  # images per class
 SIZE = 16  # pixels of the small tasks
 METADATA = 10  # images per class
 HUMAN_HOME = "CIFAR-N of Wei et al. (noisylabels.com), CC BY-NC 4.0, for research use only"
@@ -78,16 +75,6 @@ class CifarImages(NamedTuple):
         return "" if here == self.whole else f"{here:,} of {self.whole:,} training images are stored"
 
 
-def load_cifar10(root: Path | None) -> CifarImages:
-    """Everything of CIFAR-10, as batches or as grids, decoded once in a process."""
-    return _read(find_folder(root, "CIFAR-10", LAYOUTS, FILES, HOME.format(10)).resolve())
-
-
-def load_cifar100(root: Path | None) -> CifarImages:
-    """Everything of CIFAR-100 that is stored, as the archive's files or as grids, decoded once in a process."""
-    return _read(find_folder(root, "CIFAR-100", FINE_LAYOUTS, FINE_FILES, HOME.format(100)).resolve())
-
-
 @lru_cache(maxsize=2)  # decoding takes seconds, and a benchmark asks for many tasks made of the same images
 def _read(folder: Path) -> CifarImages:
     names: tuple[str, ...] = CLASSES
@@ -96,7 +83,8 @@ def _read(folder: Path) -> CifarImages:
         names = arrays.class_names or CLASSES
     elif folder.name == FINE_FOLDER:
         arrays = cifar_files.read_batches(folder, cifar_files.FINE_SUMS, b"fine_labels")
-        names = cifar_files.read_class_names(folder, cifar_files.NAMES_SUMS)
+        (meta,) = cifar_files.read_pickles(folder, cifar_files.NAMES_SUMS)
+        names = tuple(bytes(name).decode() for name in meta[b"fine_label_names"])
     else:
         arrays = cifar_files.read_batches(folder)
     labels, test_labels = torch.from_numpy(arrays.train_labels), torch.from_numpy(arrays.test_labels)
@@ -112,7 +100,9 @@ class CifarFamily:
 
     name: str
     title: str
-    load: Callable[[Path | None], CifarImages]
+    classes: int
+    layouts: Sequence[tuple[str, str]]
+    files: str
     sizes: SmallSizes
 
     def register(self) -> None:
@@ -131,6 +121,10 @@ class CifarFamily:
             for end in ("", "_small"):
                 TASKS.register(f"{self.name}n_{kind}{end}")(partial(self.human, kind=kind, end=end))
 
+    def load(self, root: Path | None) -> CifarImages:
+        """Everything that is stored, as the archive's files or as grids, decoded once in a process."""
+        return _read(find_folder(root, self.title, self.layouts, self.files, HOME.format(self.classes)).resolve())
+
     def whole(self, root: Path | None, seed: int) -> Task:
         """All training images that are stored; nothing here depends on the seed."""
         data = self.load(root)
@@ -141,8 +135,8 @@ class CifarFamily:
     def long_tailed(self, root: Path | None, seed: int, *, ratio: int, meta: bool) -> Task:
         """A long tail. With `meta`, ten images per class are first set aside as metadata, so classes are a bit smaller."""
         data = self.load(root)
-        aside = LONG_TAIL_METADATA if meta else 0
-        largest = data.whole // len(data.class_names) - aside
+        aside = METADATA if meta else 0
+        largest = data.whole // self.classes - aside
         name = f"{self.name}_lt_{ratio}" + ("_meta" if meta else "")
         generator = generator_for(seed, f"{self.name}_lt")
         try:
@@ -158,16 +152,15 @@ class CifarFamily:
         if data.stored:
             raise self._too_few(name, data)
         generator = generator_for(seed, name)
-        classes = len(data.class_names)
-        aside, rows = take_per_class(data.labels, [NOISE_METADATA // classes], generator)
-        wrong = noisy_labels(data.labels[rows], kind, classes, percent / 100, generator)
+        aside, rows = take_per_class(data.labels, [NOISE_METADATA // self.classes], generator)
+        wrong = noisy_labels(data.labels[rows], kind, self.classes, percent / 100, generator)
         what = f"{kind} label noise {percent} % on 49,000 training images; 1,000 clean images are metadata"
         return self._task(name, data, rows, aside, what, wrong)
 
     def small(self, root: Path | None, seed: int, *, bias: str, amount: int = 0, validation: bool = False) -> Task:
         """Images of 16 x 16 pixels: balanced, long-tailed, or with wrong labels."""
-        data, sizes = self.load(root), self.sizes
-        labels, whole, classes = data.labels, data.test.source, len(data.class_names)
+        data, classes, sizes = self.load(root), self.classes, self.sizes
+        labels, whole = data.labels, data.test.source
         assert isinstance(whole, ImageArray)
         source = _shrunk(data.source, True)
         name = self.small_name(bias, amount)
@@ -197,8 +190,8 @@ class CifarFamily:
     def human(self, root: Path | None, seed: int, *, kind: str, end: str) -> Task:
         """Human labels on all training images that are stored, or on small ones, of which the seed decides which.
 
-        Wei et al., "Learning with Noisy Labels Revisited: A Study Using Real-World Human Annotations", ICLR 2022. CIFAR's
-        own labels are kept as the clean ones. The small images are the same whichever labels are taken.
+        Wei et al., "Learning with Noisy Labels Revisited: A Study Using Real-World Human Annotations", ICLR 2022.
+        CIFAR's own labels are kept as the clean ones.
         """
         task = self.small(root, seed, bias="human") if end else self.whole(root, seed)
         names = HUMAN_FILES[self.name]
@@ -224,7 +217,7 @@ class CifarFamily:
         stored = f" {data.stored}; samples are chosen among them." if data.stored else ""
         return Task(
             name=name,
-            num_classes=len(data.class_names),
+            num_classes=self.classes,
             train=Split(data.source, rows, clean) if given is None else Split(data.source, rows, given, None, clean),
             validation=None,
             test=data.test,
@@ -238,7 +231,7 @@ class CifarFamily:
     def _too_few(self, name: str, data: CifarImages) -> InputError:
         return InputError(
             f"{name} needs more images: of {self.title} only {data.stored}. The whole set comes from "
-            f"{HOME.format(len(data.class_names))}."
+            f"{HOME.format(self.classes)}."
         )
 
 
@@ -259,8 +252,9 @@ def halve(images: np.ndarray) -> np.ndarray:
     return ((total + 2) // 4).astype(np.uint8)
 
 
+CIFAR10 = CifarFamily("cifar10", "CIFAR-10", 10, LAYOUTS, FILES, SmallSizes(500, 250, 120, 500, 100))
 # Of every class of CIFAR-100 at least 150 images are stored.
-CIFAR10 = CifarFamily("cifar10", "CIFAR-10", load_cifar10, SmallSizes(500, 250, 120, 500, 100))
-CIFAR100 = CifarFamily("cifar100", "CIFAR-100", load_cifar100, SmallSizes(300, 100, 100, 100, 20))
+CIFAR100 = CifarFamily("cifar100", "CIFAR-100", 100, FINE_LAYOUTS, FINE_FILES, SmallSizes(300, 100, 100, 100, 20))
 CIFAR10.register()
 CIFAR100.register()
+load_cifar10 = CIFAR10.load

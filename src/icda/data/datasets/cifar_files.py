@@ -62,11 +62,6 @@ def read_batches(folder: Path, sums: Mapping[str, str | None] = BATCH_SUMS, labe
     return CifarArrays(*train, np.ascontiguousarray(images[-1]), targets[-1])
 
 
-def read_class_names(folder: Path, sums: Mapping[str, str | None] = NAMES_SUMS) -> tuple[str, ...]:
-    """The names of the fine classes of CIFAR-100."""
-    return tuple(bytes(name).decode() for name in read_pickles(folder, sums)[0][b"fine_label_names"])
-
-
 def read_pickles(folder: Path, sums: Mapping[str, str | None]) -> list[Any]:
     """What is pickled in each of a folder's files, in the order of `sums`."""
     check_files(folder, "CIFAR", sums)
@@ -74,7 +69,7 @@ def read_pickles(folder: Path, sums: Mapping[str, str | None]) -> list[Any]:
     for name, expected in sums.items():
         content = (folder / name).read_bytes()
         if expected is not None:
-            _check(folder / name, hashlib.md5(content, usedforsecurity=False).hexdigest(), expected)
+            _check(folder / name, content, expected, "md5")
         loaded.append(load_arrays(content, folder / name))
     return loaded
 
@@ -127,7 +122,7 @@ def read_grids(folder: Path) -> CifarArrays:
             ("*.webp", "sha256_uint8_NHWC", images),
         ):
             if f"{part}_{kind}" in manifest:
-                _check(folder / file, _sha256(content.tobytes()), manifest[f"{part}_{kind}"])
+                _check(folder / file, content.tobytes(), manifest[f"{part}_{kind}"])
         arrays += [images, labels[part].astype(np.int64)]
     named = tuple(map(str, labels.get("names", ())))
     images, targets, test_images, test_targets = arrays
@@ -135,17 +130,14 @@ def read_grids(folder: Path) -> CifarArrays:
 
 
 def _read_grid(path: Path, expected: str) -> np.ndarray:
-    _check(path, _sha256(path.read_bytes()), expected)
+    _check(path, path.read_bytes(), expected)
     with Image.open(path) as image:
         pixels = np.asarray(image.convert("RGB"))
     tiles = pixels.reshape(-1, TILE, TILES, TILE, 3).swapaxes(1, 2)
     return tiles.reshape(-1, TILE, TILE, 3)
 
 
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _check(path: Path, check_sum: str, expected: str) -> None:
+def _check(path: Path, content: bytes, expected: str, kind: str = "sha256") -> None:
+    check_sum = hashlib.new(kind, content, usedforsecurity=False).hexdigest()
     if check_sum != expected:
         raise DamagedDatasetError(f"{path} has check sum {check_sum}, expected {expected}: fetch the file again.")

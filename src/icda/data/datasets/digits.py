@@ -127,8 +127,7 @@ def _noisy_task(name: str, kind: str, seed: int) -> Task:
 def digits_coloured(root: Path | None, seed: int) -> Task:
     """Is the digit 5 or more? In training its colour tells in 95 % of cases; at test time it tells nothing.
 
-    Groups are class x colour; validation, test and metadata hold every group in equal parts. No label is wrong, so the
-    shape alone suffices.
+    Groups are class x colour, in equal parts in validation, test and metadata. No label is wrong.
     """
     return coloured_digits("digits_coloured", seed)
 
@@ -154,10 +153,7 @@ def coloured_digits(name: str, seed: int, agreement: float = COLOUR_AGREEMENT) -
 
 @TASKS.register("digits_coloured_noise", "digits_colored_noise")
 def digits_coloured_noise(root: Path | None, seed: int) -> Task:
-    """The coloured digits, and a fifth of the training labels of each class are wrong: a shortcut and noise at once.
-
-    Groups are those of the true labels.
-    """
+    """The coloured digits; a fifth of the training labels of each class are wrong, and groups are of the true ones."""
     task = coloured_digits("digits_coloured_noise", seed)
     given = flip_share(task.train.targets, COLOURED_NOISE, generator_for(seed, "digits_coloured_noise"))
     story = f"{task.description[:-1]}; {COLOURED_NOISE:.0%} of train is mislabelled."
@@ -174,11 +170,7 @@ def mnist(root: Path | None, seed: int) -> Task:
 
 
 def mnist_5k(root: Path | None, seed: int, *, suffix: str) -> Task:
-    """500 images of each digit; with noise, 40 % of the labels turn into one of two others or are drawn again.
-
-    A small network learns them in seconds when labels are right. On smaller tasks of harder images nothing can be seen of
-    wrong labels: a network that gets a quarter of the test right has no right answer to hold against one.
-    """
+    """500 images of each digit; with noise, 40 % of the labels turn into one of two others or are drawn again."""
     kind, percent = NOISES[suffix]
     _, labels, _, _ = read_mnist(root)
     *parts, _ = take_per_class(labels, [SMALL_TRAIN, SMALL_VALIDATION, METADATA], generator_for(seed, "mnist_5k"))
@@ -207,8 +199,7 @@ def cmnist(root: Path | None, seed: int) -> Task:
     """Coloured MNIST by the protocol of LISA, whose noise keeps any predictor's worst group at or below 75 %.
 
     The label, digit >= 5, is wrong in a quarter of all samples; the colour follows that label in 80 % of train, 50 % of
-    validation and 10 % of test. Only the 60,000 training images of MNIST are used, in their order. Differs from the
-    original in that chance comes from `seed`; there it was NumPy's global state, so its very draw cannot be had.
+    validation and 10 % of test. Only the 60,000 training images are used, in their order; chance comes from `seed`.
     """
     images, labels, _, _ = read_mnist(root)
     generator = generator_for(seed, "cmnist")

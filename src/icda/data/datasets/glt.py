@@ -62,9 +62,6 @@ class Annotations:
     class_names: tuple[str, ...]
     sets: dict[str, AnnotatedSet]
 
-    def used(self) -> set[str]:
-        return {name for part in self.sets.values() for name in part.names}
-
 
 @dataclass(frozen=True)
 class GltDataset:
@@ -83,10 +80,7 @@ class GltDataset:
             TASKS.register(f"{self.name}_{protocol}")(partial(self.task, protocol=protocol))
 
     def task(self, root: Path | None, seed: int, *, protocol: str) -> Task:
-        """Rare classes and rare looks, by the benchmark's annotation files; the seed decides only the metadata.
-
-        The group of a sample is its attribute, so that accuracy is reported for common, middling and rare looks.
-        """
+        """Rare classes and rare looks, by the benchmark's annotation files; the seed decides only the metadata."""
         layouts = [(self.name, file) for file in self.annotations]
         folder = find_folder(root, self.title, layouts, self.files, self.home).resolve()
         check_files(folder, self.title, self.annotations)
@@ -181,10 +175,9 @@ def _read_set(path: Path, name: str, part: Mapping[str, Any], locate: Locate) ->
 def choose_metadata(own: Annotations, other: Annotations, seed: int) -> tuple[AnnotatedSet, AnnotatedSet, AnnotatedSet]:
     """Metadata that no test and no training sample of `own` is in, as balanced as the files allow.
 
-    Up to 20 images of each attribute of each class. First come images that only the other file trains or validates on,
-    which is where rare classes have some to spare; what is still missing comes from `own`'s validation set, of which
-    each attribute of a class gives up at most half. Gives the first kind, the second, and the validation set that is
-    left.
+    Up to 20 images of each attribute of each class: first those that only the other file trains or validates on; what
+    is still missing comes from `own`'s validation set, of which each attribute of a class gives up at most half. Gives
+    the first kind, the second, and the validation set that is left.
     """
     generator = generator_for(seed, "GLT metadata")
     pool, validation = _unused(own, other), own.sets["val"]
@@ -208,7 +201,8 @@ def _unused(own: Annotations, other: Annotations) -> AnnotatedSet:
     renumber = torch.tensor([number_of[name] for name in other.class_names])
     train, val = other.sets["train"], other.sets["val"]
     targets, attributes = torch.cat([train.targets, val.targets]), torch.cat([train.attributes, val.attributes])
-    both, used = AnnotatedSet(train.names + val.names, renumber[targets], attributes), own.used()
+    both = AnnotatedSet(train.names + val.names, renumber[targets], attributes)
+    used = {name for part in own.sets.values() for name in part.names}
     return both.take(torch.tensor([i for i, name in enumerate(both.names) if name not in used], dtype=torch.long))
 
 
@@ -249,22 +243,15 @@ GltDataset(
     locate=_file_name,
 ).register()
 
-IMAGENET_HOME = (
-    "the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022) for the annotation files, and ILSVRC 2012 for "
-    "the images, for non-commercial research only"
-)
-IMAGENET_IMAGES = "images"
 LONG_TAILED, BALANCED = "imagenet_sup_intra_lt_inter_lt.json", "imagenet_sup_intra_lt_inter_bl.json"
-IMAGENET_FILES = (
-    f"{LONG_TAILED}, {BALANCED} and {IMAGENET_IMAGES}, the training folder of ImageNet with a folder per class"
-)
 GltDataset(
     name="imagenet_glt",
     title="ImageNet-GLT",
-    home=IMAGENET_HOME,
-    files=IMAGENET_FILES,
+    home="the Generalized Long-Tailed Benchmarks of Tang et al. (ECCV 2022) for the annotation files, and ILSVRC 2012 for "
+    "the images, for non-commercial research only",
+    files=f"{LONG_TAILED}, {BALANCED} and images, the training folder of ImageNet with a folder per class",
     annotations=(LONG_TAILED, BALANCED),
-    images=(IMAGENET_IMAGES, IMAGENET_IMAGES),
+    images=("images", "images"),
     # Keys are paths on the machine that made the file; the class's folder and the file's name are what holds here.
     locate=lambda key, part: "/".join(PurePosixPath(key).parts[-2:]),
 ).register()

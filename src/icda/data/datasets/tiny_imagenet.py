@@ -47,8 +47,8 @@ class StoredImages(NamedTuple):
 def tiny_imagenet_lt(root: Path | None, seed: int) -> Task:
     """Tiny ImageNet, 100 classes at 32 pixels, long-tailed 100:1.
 
-    The 10,847 training images are fixed by the file. Of its 5,000 balanced images ten per class, chosen by the seed, are
-    metadata and forty are for test: the tail's five training images per class could not spare any.
+    The 10,847 training images are fixed by the file. Of its 50 balanced images per class ten, chosen by the seed, are
+    metadata.
     """
     stored = read_stored(locate_file(root))
     held_out = (stored.split == HELD_OUT).nonzero().flatten()
@@ -85,10 +85,7 @@ def read_stored(path: Path) -> StoredImages:
 
 
 def read_clusters(stored: StoredImages) -> Tensor:
-    """The cluster (N,) of each image of the long-tailed Tiny ImageNet, as the package carries it.
-
-    The file holds cluster numbers and no image or feature. It fits one order of the images only, which is checked.
-    """
+    """The cluster (N,) of each image, as the package carries it for one order of the images, which is checked."""
     with (
         resources.as_file(resources.files("icda.data.datasets") / CLUSTER_FILE) as path,
         np.load(path, allow_pickle=False) as file,
@@ -110,10 +107,9 @@ def labels_digest(stored: StoredImages) -> str:
 
 
 def tiny_imagenet_glt(root: Path | None, seed: int, *, protocol: str) -> Task:
-    """Tiny ImageNet, 100 classes at 32 pixels, under a protocol of the GLT benchmark.
+    """Tiny ImageNet, 100 classes at 32 pixels, under a protocol of the GLT benchmark; groups are attributes.
 
-    The pool are all 15,847 images of the file, its long-tailed and its balanced ones; the seed decides which go where.
-    The group of a sample is its attribute, so that accuracy is reported for common, middling and rare looks.
+    The pool are all 15,847 images of the file; the seed decides which go where.
     """
     path = locate_file(root)
     stored = read_stored(path)
@@ -141,8 +137,7 @@ for _protocol in tails.PROTOCOLS:
 def wanted_sizes(clusters: Tensor, labels: Tensor) -> tails.TailSizes:
     """The sizes of all parts; the class with most common images has rank 0 in Train-GLT, as it can give most.
 
-    They are small because the smallest classes have 55 images, 25 of their common attribute and three of their rare one:
-    with these sizes every class has 7, 2 and 1 left for Train-CBL whatever the seed.
+    Small, so that every class (the smallest has 55 images, three of them rare) has 7, 2 and 1 left for Train-CBL.
     """
     common = torch.bincount(labels[tails.attributes_of(clusters) == 0], minlength=CLASSES)
     ranks = common.argsort(descending=True, stable=True).argsort()

@@ -29,11 +29,7 @@ MEAN, STD = (0.4120, 0.4270, 0.3502), (0.2269, 0.2242, 0.2428)  # of the trainin
 
 @TASKS.register("waterbirds")
 def waterbirds(root: Path | None, seed: int) -> Task:
-    """Land bird or water bird, from 2,048 features of a frozen ImageNet ResNet-50; nothing here depends on the seed.
-
-    The official split. In train 95 % of the birds stand before the background that goes with their class; validation
-    and test show each class before both backgrounds equally often.
-    """
+    """Land bird or water bird, from 2,048 features of a frozen ImageNet ResNet-50; nothing here depends on the seed."""
     path = _path(root, FEATURES_FILE)
     source = benchmark.packed_features(path, "feats")
     about = {"input_kind": "features", "input_shape": (source.features.shape[1],), "default_model": "linear"}
@@ -54,7 +50,7 @@ def waterbirds_images(root: Path | None, seed: int) -> Task:
     """The birds of the published images at 224 x 224 pixels, official split; nothing here depends on the seed.
 
     Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts", ICLR 2020: squeezed to 256 x 256 pixels,
-    of which the middle 224 are kept; no augmentation. Groups as in the tasks waterbirds and waterbirds_64px.
+    of which the middle 224 are kept; no augmentation.
     """
     layouts = [(folder, TABLE) for folder in FOLDERS]
     files = f"{TABLE} (img_filename, y, split, place) and the images it names"

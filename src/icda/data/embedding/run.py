@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
 from icda.data.embedding.samples import Samples, digest_of
-from icda.data.images import DECODER_THREADS, UnreadableImageError, decode_image, find_unreadable, unreadable
+from icda.data.images import DECODER_THREADS, decode_images, find_unreadable, unreadable
 from icda.data.own.table import natural_order
 from icda.engines import Engine, Here
 from icda.errors import ExistingFileError, InputError, UnreadableError
@@ -152,10 +151,9 @@ def embed(
 ) -> Features:
     """Encode `samples` and write the features file `out`; see `Features` for what is in it.
 
-    Finished chunks wait in `<out>.part/`. With `resume` those that still fit their inputs are taken as they are, and the
-    file is the same to the byte as that of a run without a break. An unreadable image stops the run, unless
-    `skip_unreadable` leaves it out and lists it under `skipped`; `remedy` is what the error advises. The `engine` says
-    where chunks are encoded: here by default, or on Ray, whose workers must see the inputs' files.
+    Finished chunks wait in `<out>.part/`; with `resume` those that still fit their inputs are kept, and the file is the
+    same to the byte. An unreadable image stops the run with `remedy` as advice, unless `skip_unreadable` lists it under
+    `skipped`. The `engine` says where chunks are encoded: here by default, or on Ray, whose workers must see the files.
     """
     out = Path(out).expanduser()
     if batch_size < 1:
@@ -188,7 +186,7 @@ def embed(
     missing = [number for number in range(len(chunks)) if number not in kept]
     done = len(samples) - sum(len(chunks[number][0]) for number in missing)
     spans = [chunks[number][0] for number in missing]
-    made = (engine or Here()).each(encode_span, spans, samples, encoder, batch_size, skip_unreadable, remedy)
+    made = (engine or Here()).each(encode_rows, spans, samples, encoder, batch_size, skip_unreadable, remedy)
     for number, chunk in zip(missing, made, strict=True):
         rows, digest = chunks[number]
         store.save(number, digest, chunk)
@@ -207,15 +205,8 @@ def embed(
     return load_features(out)
 
 
-def encode_span(
-    rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str
-) -> Chunk:
-    """`encode_rows` as engines call it: what differs between calls comes first."""
-    return encode_rows(samples, rows, encoder, batch_size, skip_unreadable, remedy)
-
-
 def encode_rows(
-    samples: Samples, rows: range, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str = REMEDY
+    rows: range, samples: Samples, encoder: Encoder, batch_size: int, skip_unreadable: bool, remedy: str = REMEDY
 ) -> Chunk:
     """Features of some samples; `remedy` is what the error about unreadable images advises."""
     # Texts of like length together: padding to the longest of a mixed batch would be most of the work.
@@ -243,22 +234,14 @@ def _read(samples: Samples, batch: list[int], image_size: int | None, remedy: st
     """Those rows of a batch that can be read, and their inputs; without a remedy the others are left out."""
     if samples.kind == "text":
         return batch, [samples.inputs[row] for row in batch]
-    size = image_size
-    assert size is not None
-
-    def decode(row: int) -> np.ndarray | UnreadableImageError:
-        try:
-            return decode_image(Path(samples.inputs[row]), size)
-        except UnreadableImageError as error:
-            return error
-
+    assert image_size is not None
     # In a process that has few of the cores, more decoders would take those of its neighbours.
-    with ThreadPoolExecutor(min(DECODER_THREADS, torch.get_num_threads())) as pool:
-        decoded = list(pool.map(decode, batch))
+    threads = min(DECODER_THREADS, torch.get_num_threads())
+    decoded = decode_images([Path(samples.inputs[row]) for row in batch], image_size, threads=threads)
     images = {row: image for row, image in zip(batch, decoded, strict=True) if isinstance(image, np.ndarray)}
     if len(images) < len(batch) and remedy is not None:
         # Where one is broken others may be: name them all now, not one by one in as many runs.
-        broken = find_unreadable([Path(path) for path in samples.inputs], lambda path: decode_image(path, size))
+        broken = find_unreadable([Path(path) for path in samples.inputs], image_size)
         raise unreadable(broken, "cannot be read as images", remedy)
     stacked = torch.from_numpy(np.stack(list(images.values()))) if images else None
     return list(images), stacked

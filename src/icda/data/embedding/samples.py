@@ -98,10 +98,9 @@ def read_samples(
 ) -> Samples:
     """The samples of a folder of images, one subfolder per class, or of a CSV table.
 
-    No split is made where none is given. `unlabelled` takes every image below a folder whatever its subfolder, and a
-    table without a label column. `allow_outside` trusts a table that names images outside its own folder, and a folder with
-    links to such. `advice` ends the error about a folder without classes. `whole` refuses a table with a missing image or
-    an empty text.
+    `unlabelled` takes every image below a folder whatever its subfolder, and a table without a label column.
+    `allow_outside` trusts a table or links that lead out of their folder. `advice` ends the error about a folder
+    without classes. `whole` refuses a table with a missing image or an empty text.
     """
     root = Path(path).expanduser()
     if root.is_dir():

@@ -28,22 +28,18 @@ NAMED = 5  # missing columns that a message lists
 
 @dataclass(frozen=True)
 class LabelledFeatures:
-    """What a file holds, one entry per sample; what it does not say is None, and labels that were not asked for empty.
-
-    `columns` are the names of the features, where they stand in columns of their own; `embedding` is what else
-    `icda embed` wrote: the encoder and its version, the size of images, and where the inputs lie.
-    """
+    """What a file holds, one entry per sample; None for what it does not say, no labels where none were asked for."""
 
     features: np.ndarray
     labels: np.ndarray = field(default_factory=lambda: np.empty(0))
     names: np.ndarray | None = None
     class_names: np.ndarray | None = None
     notes: tuple[str, ...] = ()  # what was taken and what was left out, for the user
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None  # names of the features, where they stand in columns of their own
     array: str | None = None  # name of the features, where they are one array of several
     splits: np.ndarray | None = None
     groups: np.ndarray | None = None
-    embedding: Mapping[str, str] = field(default_factory=dict)
+    embedding: Mapping[str, str] = field(default_factory=dict)  # encoder, version, image size, where the inputs lie
     plan: Plan | None = None  # how words, dates and empty cells became numbers
 
 
@@ -333,9 +329,8 @@ def _numbers(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The columns of numbers, and the names of the others.
 
-    Where at least half of the cells that are filled hold numbers, or `strict` says that all do, the column is taken to be
-    a feature, and every cell has to hold one: to leave a feature out for one empty cell would change the audit without a
-    word.
+    Where half of the filled cells hold numbers, or `strict` says that all do, every cell has to: to leave a feature out
+    for one empty cell would change the audit without a word.
     """
     columns: dict[str, np.ndarray] = {}
     left_out, holes = [], []

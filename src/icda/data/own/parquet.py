@@ -29,13 +29,12 @@ class FeatureBatch(NamedTuple):
 
 
 class ParquetTable:
-    """The columns of a Parquet dataset that a classifier needs.
+    """The columns of a Parquet dataset that a classifier needs; only a few batches are in memory at any time.
 
     `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
-    columns ("f" for f0, f1, ...), taken in the order of the file; target, weights and groups are never among them. Rows
-    come in the order of the files, those of a folder sorted by name. Only a few batches are in memory at any time. Features
-    are float32, or float64 where that is needed to hold the file's numbers. An empty cell in `features` becomes NaN; in
-    another column it is an error.
+    columns, never target, weights or groups. Rows come in the order of the files, those of a folder sorted by name.
+    Features are float32, or float64 where the file's numbers need it. An empty cell in `features` becomes NaN;
+    elsewhere it is an error.
     """
 
     def __init__(
@@ -60,8 +59,13 @@ class ParquetTable:
         self.features = self._feature_columns(features)
         if self.num_rows == 0:
             raise InputError(f"{path} has no rows.")
-        with readable(path):
-            self.width = self._width()
+        self.width = len(self.features)
+        if self.is_list:
+            with readable(path):
+                first = self.dataset.head(1, columns=self.features).column(0)[0].as_py()
+            if not first:
+                raise InputError(f"the first row of column {self.features[0]!r} holds no numbers.")
+            self.width = len(first)
 
     @property
     def other_columns(self) -> list[str]:
@@ -111,13 +115,10 @@ class ParquetTable:
             yield from self.dataset.to_batches(columns=columns, batch_size=batch_size, **ahead)
 
     def _matrix(self, batch: Any) -> np.ndarray:
-        if self.is_list:
-            return self._lists(batch.column(self.features[0]))
-        columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.features]
-        return np.stack([column.astype(self.dtype, copy=False) for column in columns], 1)
-
-    def _lists(self, column: Any) -> np.ndarray:
-        name = self.features[0]
+        name, column = self.features[0], batch.column(self.features[0])
+        if not self.is_list:
+            columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.features]
+            return np.stack([column.astype(self.dtype, copy=False) for column in columns], 1)
         if column.null_count:
             raise InputError(f"column {name!r} has rows without a list: drop them before the fit.")
         lengths = (
@@ -160,14 +161,6 @@ class ParquetTable:
         if name not in names:
             hint = did_you_mean(name, names)
             raise InputError(f"there is no column {name!r}: {hint}Columns: {', '.join(names)}.")
-
-    def _width(self) -> int:
-        if not self.is_list:
-            return len(self.features)
-        first = self.dataset.head(1, columns=self.features).column(0)[0].as_py()
-        if not first:
-            raise InputError(f"the first row of column {self.features[0]!r} holds no numbers.")
-        return len(first)
 
 
 @contextmanager
@@ -230,8 +223,7 @@ def spooled(
 ) -> Iterator[FeatureBatch]:
     """All samples at once: features in memory if they are few, else in a temporary file that is gone afterwards.
 
-    The file takes N x A numbers of the table's type, in `tempdir` or the system's own folder. That there is room is
-    checked before anything is read.
+    That there is room in `tempdir`, or the system's own folder, is checked before anything is read.
     """
     shape = (table.num_rows, table.width)
     size = table.dtype.itemsize * table.num_rows * table.width

@@ -14,7 +14,7 @@ from torch import Tensor
 from icda.data.embedding.features import member_names
 from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
 from icda.data.generators import generator_for
-from icda.data.images import decode_image, find_unreadable, unreadable
+from icda.data.images import find_unreadable, unreadable
 from icda.data.missing import is_missing
 from icda.data.own.feature_files import read_feature_file
 from icda.data.own.table import SPLITS, crossed_groups, listed, natural_order, split_names
@@ -38,10 +38,9 @@ def folder_task(
 
     Either `path/train/<class>/...` with, if you like, `validation` (or `val`), `test` and `metadata` beside `train`, or
     just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
-    the same share of every class; the task's `description` says so. Images are squeezed to `image_size`; in training
-    they are shifted by up to an eighth of it and, unless `flip` is False, mirrored half of the time. With
-    `skip_unreadable` files that cannot be decoded are left out, and the `description` names them. Links to files outside
-    the folder are refused, unless `allow_outside` says that the folder is trusted.
+    the same share of every class. Images are squeezed to `image_size`; in training they are shifted by up to an eighth
+    of it and, unless `flip` is False, mirrored half of the time. `skip_unreadable` leaves out files that cannot be
+    decoded. Links to files outside the folder are refused, unless `allow_outside` says that the folder is trusted.
     """
     root = Path(path).expanduser()
     if not root.is_dir():
@@ -65,11 +64,9 @@ def csv_task(
     """A task from a table with a header: an image path (relative to the table) or a text, a label and, if known, more.
 
     Columns that are not named are recognised by their usual names. Groups come from a `group` column, crossed with the
-    label where a group holds several classes, or, failing that, from label x `attribute`. `split` says train, validation
-    (val), test or metadata, or 0, 1, 2 as in WILDS; a missing test split takes 20 % of train and a missing validation
-    split 10 %, by `seed`; `description` says so. `tokenise` turns a list of texts into lists of ids; by default words and
-    word pairs are hashed. Images must lie in the table's folder or below, unless `allow_outside` says that the table is
-    trusted; `skip_unreadable` leaves out those that cannot be decoded.
+    label where a group holds several classes, or, failing that, from label x `attribute`. `split` says train,
+    validation (val), test or metadata, or 0, 1, 2 as in WILDS. `tokenise` turns a list of texts into lists of ids; by
+    default words and word pairs are hashed. Missing splits and the other arguments are as in `folder_task`.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -84,8 +81,7 @@ def csv_task(
 def features_task(path: str | PathLike[str], columns: Columns | None = None, *, seed: int = 0) -> Task:
     """A task from an .npz file of features (N, A) and labels (N,), such as `icda embed` writes.
 
-    Arrays for groups and splits are taken where there are any. A missing test split takes 20 % of train, a missing
-    validation split 10 %. Numbers as labels are named by the file's `class_names`, if it has them.
+    Arrays for groups and splits are taken where there are any. Numbers as labels are named by the file's `class_names`.
     """
     path, columns = Path(path).expanduser(), columns or Columns()
     if columns.groups is None:
@@ -115,16 +111,17 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
 
 
 def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, skip_unreadable: bool) -> Task:
-    images, story = ImageFiles([Path(str(path)) for path in samples.inputs], size, flip=flip), ""
-    if skip_unreadable and (broken := find_unreadable(images.paths, lambda path: decode_image(path, size))):
+    paths, story = [Path(str(path)) for path in samples.inputs], ""
+    if skip_unreadable and (broken := find_unreadable(paths, size)):
         unread = set(broken)
-        kept = [row for row, path in enumerate(images.paths) if path not in unread]
+        kept = [row for row, path in enumerate(paths) if path not in unread]
         if not kept:
             raise unreadable(broken, "cannot be read as images, and there is no other", "Nothing is left.")
         left_out = listed([path.name for path in broken])
         story = f" {len(broken)} unreadable files were left out: {left_out}."
         warnings.warn(story.strip(), stacklevel=3)
-        images, samples = images.only(kept), samples.only(kept)
+        paths, samples = [paths[row] for row in kept], samples.only(kept)
+    images = ImageFiles(paths, size, flip=flip)
     return own_task(name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=story)
 
 
