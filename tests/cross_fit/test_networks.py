@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.cross_fit import (
@@ -41,7 +41,7 @@ def batch_of(rows):
 def applier(models, share=1.0, average=False):
     """A step of gradient descent as the trainer takes it: ranks' losses by their share, gradients averaged."""
 
-    def apply(loss: Tensor) -> None:
+    def apply(loss):
         parameters = [value for model in models for value in model.parameters()]
         slopes = torch.autograd.grad(loss * share, parameters, allow_unused=True)
         with torch.no_grad():

@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.meta.characteristics import NAMES, Characteristics, SampleHistory
 
@@ -54,7 +53,7 @@ def reference(logits, h, y, weight, mean_loss, mean_margin):
 
 def class_means(batches):
     """Mean loss and margin of every class that is there."""
-    rows: dict[int, list[tuple[float, float]]] = {}
+    rows = {}
     for logits, targets in batches:
         for z, y in zip(logits.tolist(), targets.tolist(), strict=True):
             rows.setdefault(y, []).append(loss_and_margin(z, y))
@@ -198,8 +197,7 @@ def _through_a_file(state):
     buffer = io.BytesIO()
     torch.save(state, buffer)
     buffer.seek(0)
-    loaded: dict[str, Tensor] = torch.load(buffer, weights_only=True)
-    return loaded
+    return torch.load(buffer, weights_only=True)
 
 
 EPOCHS, SAMPLES = 3, 7

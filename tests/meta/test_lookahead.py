@@ -1,11 +1,8 @@
 """The look-ahead against double backward, finite differences, closed forms and one process."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
@@ -59,7 +56,7 @@ def setup(model):
 def textbook(model, inputs, inner, outer, metadata, random_state):
     """Double backward through the whole network."""
 
-    def buffers() -> dict[str, Tensor]:
+    def buffers():
         return {name: value.clone() for name, value in model.named_buffers()}
 
     now = torch.get_rng_state()
@@ -82,7 +79,7 @@ def close(found, wanted, tolerance):
     assert (found - wanted).abs().max() <= tolerance * scale
 
 
-METHODS: dict[str, Callable[[FeatureClassifier], Any]] = {
+METHODS = {
     "meta_icda full covariance": lambda model: MetaICDAMethod(setup(model), covariance="full"),
     "meta_icda diagonal": lambda model: MetaICDAMethod(setup(model), covariance="diagonal"),
     "meta_icda low rank": lambda model: MetaICDAMethod(setup(model), covariance="low_rank", rank=3),
@@ -135,7 +132,7 @@ def test_full_look_ahead_draws_the_same_dropout_masks_again(way):
     forward = Forward.of(model.train(), data.inputs, record)
     weights = torch.randn(12, dtype=torch.float64).requires_grad_()
 
-    def weighted(logits: Tensor, weight: Tensor) -> Tensor:
+    def weighted(logits, weight):
         return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
 
     # The metadata pass draws masks of its own: fix them so that both ways see the same.
@@ -149,7 +146,7 @@ def test_full_look_ahead_draws_the_same_dropout_masks_again(way):
 class HeadProblem:
     """ICDA on a linear model: its outer variables, and the adjusted logits as a function of them and of the weight."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         torch.manual_seed(3)
         self.model = FeatureClassifier(nn.Flatten(), nn.Linear(3 * 64, CLASSES)).double()
         self.data, self.metadata = batch(7, 1), batch(6, 2)
@@ -162,15 +159,15 @@ class HeadProblem:
         mean, variances = normalised(self.running)
         self.outer = {"alpha": self.direct.per_sample, "mean": mean, "variances": variances + 0.1}
 
-    def adjusted(self, outer: dict[str, Tensor], logits: Tensor, weight: Tensor) -> Tensor:
+    def adjusted(self, outer, logits, weight):
         strength = Strength(self.direct.per_class, outer["alpha"])
         moments = with_values(self.running, [outer["mean"], outer["variances"]])
         return logits + self.criterion.combine(self.data.targets, weight, 0.8, strength, moments)
 
-    def look_ahead(self, mode: str) -> dict[str, Tensor]:
+    def look_ahead(self, mode):
         leaves = {name: value.detach().clone().requires_grad_() for name, value in self.outer.items()}
 
-        def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        def inner(logits, weight):
             return F.cross_entropy(self.adjusted(leaves, logits, weight), self.data.targets)
 
         forward = Forward.of(self.model, self.data.inputs)
@@ -178,14 +175,14 @@ class HeadProblem:
         found = look_ahead(self.model, forward, inner, list(leaves.values()), meta_inputs, meta_targets, RATE, mode)
         return dict(zip(leaves, found.gradients, strict=True))
 
-    def virtual_head(self, outer: dict[str, Tensor]) -> list[Tensor]:
+    def virtual_head(self, outer):
         head = [self.weight.clone().requires_grad_(), self.bias.clone().requires_grad_()]
         logits = F.linear(self.features, *head)
         loss = F.cross_entropy(self.adjusted(outer, logits, head[0]), self.data.targets)
         slopes = torch.autograd.grad(loss, head)
         return [(value - RATE * slope).detach() for value, slope in zip(head, slopes, strict=True)]
 
-    def meta_loss(self, head: list[Tensor]) -> Tensor:
+    def meta_loss(self, head):
         return F.cross_entropy(F.linear(self.model.encoder(self.metadata.inputs), *head), self.metadata.targets)
 
 
@@ -219,7 +216,7 @@ def test_head_look_ahead_equals_the_closed_form_for_alpha():
     head = [value.requires_grad_() for value in problem.virtual_head(problem.outer)]
     pull_weight, pull_bias = torch.autograd.grad(problem.meta_loss(head), head)
 
-    def adjusted(weight: Tensor) -> Tensor:
+    def adjusted(weight):
         return problem.adjusted(problem.outer, F.linear(problem.features, weight, problem.bias), weight)
 
     slopes = torch.autograd.functional.jacobian(adjusted, problem.weight)
@@ -239,7 +236,7 @@ def test_buffers_parameters_and_random_state_are_left_as_they_were(mode):
     random_state = torch.get_rng_state()
     weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
 
     look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE, mode)
@@ -256,7 +253,7 @@ def test_the_shared_forward_pass_still_serves_the_real_step(way):
     reference = {name: value.clone() for name, value in model.state_dict().items()}
     weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
 
     forward = Forward.of(model, data.inputs, record)
@@ -276,7 +273,7 @@ def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient():
     forward = Forward.of(model, data.inputs)
     used = torch.ones((), dtype=torch.float64, requires_grad=True)
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return used * F.cross_entropy(logits, data.targets)
 
     found = look_ahead(model, forward, inner, [idle, used], metadata.inputs, metadata.targets, RATE)
@@ -308,7 +305,7 @@ def gradients(rows, meta_rows, mode):
     model, inputs, metadata, weights = problem()
     targets = (torch.arange(8) % RANK_CLASSES)[rows]
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return (weights[targets] * F.cross_entropy(logits, targets, reduction="none")).mean()
 
     forward = Forward.of(model, inputs[rows], record=mode == "difference")

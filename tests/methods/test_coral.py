@@ -54,7 +54,7 @@ def mean_over_pairs(moments):
 
 
 def naive_alignment(features, groups):
-    by_domain: dict[int, list[list[float]]] = {}
+    by_domain = {}
     for row, group in enumerate(groups):
         by_domain.setdefault(group % 3, []).append(features[row].tolist())
     means = [naive_mean(rows) for rows in by_domain.values()]

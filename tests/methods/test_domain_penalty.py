@@ -127,7 +127,7 @@ def test_a_penalty_method_without_penalties_says_so():
 
 @pytest.mark.parametrize(("name", "option"), [("coral", "gamma"), ("ib_irm", "ib")])
 def test_a_penalty_on_fixed_features_is_warned_of(name, option):
-    def start(model: str, **options: float) -> None:
+    def start(model, **options):
         network = create_model(model, 3, (5,))
         method = create_method(name, SETUP, options | ({"anneal_steps": 0} if name == "ib_irm" else {}))
         method.on_stage_start(make_context(network))

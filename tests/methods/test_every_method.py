@@ -5,10 +5,7 @@ embedded digits that has what the method says it needs and nothing else, so that
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,7 +25,7 @@ EPOCHS, BATCH_SIZE, STEPS = 3, 40, 4  # 150 samples: four batches an epoch; the 
 KILLS = (2 * STEPS - 1, 3)  # with the checkpoint of step 6 as the last, then with that of the second epoch
 # Options with state or stages of their own, and the steps after which such a run is killed, beginning at its checkpoint.
 SOFT = {"form": "soft", "repeats": 2, "stratified": True}
-VARIANTS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
+VARIANTS = {
     "metasaug from early on": ("metasaug", {"start": 0.2}, KILLS),
     "difference": ("meta_icda", {"lookahead": "difference"}, KILLS),
     "small batches of metadata": ("meta_icda", {"meta_batch_size": 20}, KILLS),
@@ -103,15 +100,12 @@ def configure(name, folder, **settings):
     return short_run(folder, name, task=task, epochs=EPOCHS, batch_size=BATCH_SIZE, **settings)
 
 
-WholeRun = Callable[..., tuple[Path, dict[str, Any]]]
-
-
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory):
     """Folder and result of an undisturbed training, made once for each method and its options."""
-    made: dict[str, tuple[Path, dict[str, Any]]] = {}
+    made = {}
 
-    def run(name: str, **options: Any) -> tuple[Path, dict[str, Any]]:
+    def run(name, **options):
         key = f"{name} {options}"
         if key not in made:
             folder = tmp_path_factory.mktemp(name)

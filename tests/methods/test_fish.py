@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
@@ -106,7 +106,7 @@ def test_to_second_order_it_follows_the_gradient_of_the_losses_minus_the_inner_p
     first, second = (torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in (1, 2))
     rate, epsilon = 1e-3, 0.5
 
-    def losses(theta: Tensor) -> list[Tensor]:
+    def losses(theta):
         return [(matrix @ theta).exp().sum() for matrix in (first, second)]
 
     start = torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64, requires_grad=True)

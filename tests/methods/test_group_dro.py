@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.loader import balanced_weights
@@ -88,7 +87,7 @@ def batch_of(groups, seed=0):
 
 
 def group_losses(logits, targets, groups):
-    losses: dict[int, list[Tensor]] = {}
+    losses = {}
     for row, target, group in zip(logits, targets.tolist(), groups, strict=True):
         losses.setdefault(group, []).append(-row.log_softmax(0)[target])
     return {group: sum(values[1:], values[0]) / len(values) for group, values in losses.items()}

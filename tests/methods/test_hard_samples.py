@@ -2,18 +2,16 @@
 
 import math
 import warnings
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.afr import AFR
 from icda.methods.jtt import JTT
 from icda.methods.lff import LfF, relative_difficulty
@@ -75,7 +73,7 @@ def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model):
 
 
 def test_a_network_without_errors_is_warned_of(model):
-    def all_right() -> Iterator[Batch]:
+    def all_right():
         answers = model.eval()(JTT_INPUTS).logits.argmax(1)
         yield Batch(JTT_INPUTS, answers, None, torch.arange(24))
 
@@ -108,22 +106,22 @@ def test_ranks_whose_running_figures_differ_agree_on_the_errors(run_on_ranks):
 class Recorder:
     """What a training with JTT on coloured digits did, seen from its hooks."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.starts: list[dict[str, Tensor]] = []
-        self.ends: list[dict[str, Tensor]] = []
+    def __init__(self, patch):
+        self.starts = []
+        self.ends = []
         self.errors = torch.zeros(0)
-        self.drawn: list[Tensor] = []
+        self.drawn = []
         find = JTT.find_errors
 
-        def on_stage_start(method: JTT, context: Context) -> None:
+        def on_stage_start(method, context):
             self.starts.append(self.state(context))
 
-        def find_errors(method: JTT, context: Context) -> None:
+        def find_errors(method, context):
             find(method, context)
             self.ends.append(self.state(context))
             self.errors = method.errors
 
-        def loss(method: JTT, output: Output, batch: Batch, context: Context) -> Tensor:
+        def loss(method, output, batch, context):
             if context.stage.name == "upweighted":
                 self.drawn.append(batch.index)
             return F.cross_entropy(output.logits, batch.targets)
@@ -132,7 +130,7 @@ class Recorder:
             patch.setattr(JTT, hook.__name__, hook)
 
     @staticmethod
-    def state(context: Context) -> dict[str, Tensor]:
+    def state(context):
         return {name: value.clone() for name, value in context.models[0].state_dict().items()}
 
 
@@ -167,7 +165,7 @@ def make_model():
 def first_loss(method, logits, rows):
     """The loss of the first stage on some samples."""
     output, batch = Output(torch.zeros(len(rows), 5), logits), Batch(INPUTS[rows], TARGETS[rows], None, rows)
-    loss: Any = method.stages(10)[0].loss
+    loss = method.stages(10)[0].loss
     return loss(output, batch, make_context(make_model()))
 
 
@@ -237,9 +235,9 @@ BATCH = make_batch(1, size=8)
 
 
 def test_each_network_gets_the_gradient_of_its_own_loss(models):
-    slopes: list[Tensor] = []
+    slopes = []
 
-    def apply(loss: Tensor) -> None:
+    def apply(loss):
         slopes.extend(torch.autograd.grad(loss, [model.head.weight for model in models]))
 
     result = LfF(LFF_SETUP, q=0.6).step(BATCH, make_context(*models, apply=apply))

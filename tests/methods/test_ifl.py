@@ -23,9 +23,8 @@ def make(**options):
 
 
 def context_of(network, epoch, second=None):
-    def draw(sampling: str) -> Batch:
+    def draw(sampling):
         assert sampling == "own"
-        assert second is not None
         return second
 
     networks = [] if network is None else [network]
@@ -182,7 +181,7 @@ def test_a_step_learns_from_both_environments_and_answers_for_the_first():
 
 
 def test_texts_of_different_lengths_are_joined_under_one_mask():
-    def batch(count: int, length: int) -> Batch:
+    def batch(count, length):
         ids = torch.full((count, length), 7)
         return Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.arange(count), None, ids[:, 0])
 

@@ -1,7 +1,6 @@
 """GANs that make training images: what they have in common, and the two objectives of each."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from icda.errors import InputError
 from icda.methods import Setup
 from icda.methods.acgan import ACGAN
 from icda.methods.cgan import CGAN
-from icda.methods.image_gan import ImageGAN
 from icda.methods.infogan import InfoGAN
 from icda.methods.wgan import WGAN
 from icda.models.base import FeatureClassifier
@@ -37,23 +35,23 @@ def make_images(count=64):
 class Run:
     """A method at the start of its stage, a classifier, and a context that trains it by plain SGD."""
 
-    def __init__(self, kind: type[ImageGAN], progress: float = 0.9, **options: Any) -> None:
+    def __init__(self, kind, progress=0.9, **options):
         torch.manual_seed(0)
         self.method = kind(SETUP, **{"width": 8, "noise_dim": 8, **options})
         self.model = FeatureClassifier(nn.Flatten(), nn.Linear(64, 2))
-        self.images, self.seen = make_images(), list[Tensor]()
+        self.images, self.seen = make_images(), []
         self.context = make_context(self.model, rate=0.1, data=self.images, progress=progress)
         self.context.networks = [self.forward]
         self.method.on_stage_start(self.context)
 
-    def forward(self, inputs: Tensor) -> Any:
+    def forward(self, inputs):
         self.seen.append(inputs)
         return self.model(inputs)
 
-    def batch(self, rows: Tensor) -> Batch:
+    def batch(self, rows):
         return Batch(self.images[0][rows], self.images[1][rows], None, rows)
 
-    def step(self, iteration: int, size: int = 20) -> Any:
+    def step(self, iteration, size=20):
         self.context.iteration = iteration
         rows = torch.randperm(64, generator=torch.Generator().manual_seed(iteration))[:size]
         return self.method.train().step(self.batch(rows), self.context)
@@ -157,7 +155,7 @@ def test_anything_but_square_images_of_its_sizes_is_refused(kind, shape):
 
 def gan_on_rank(rank, world=2):
     """The networks of each GAN after two steps, and the images it adds."""
-    found: dict[str, Tensor] = {}
+    found = {}
     for kind in KINDS:
         run = Run(kind, share=0.4, **({"critic_steps": 1} if kind is WGAN else {}))
         run.method.double()  # Adam makes steps of the rounding of a gradient that should be zero
@@ -284,7 +282,7 @@ def test_more_codes_than_noise_are_refused():
 def test_the_critic_raises_the_distance_under_a_penalty_on_its_slope():
     method, batch, made = judged_images(WGAN, penalty=7.0)
 
-    def rating(image: Tensor, target: Tensor) -> Tensor:
+    def rating(image, target):
         source, named = method.discriminator(image[None])
         return source[0] + named[0, target]
 

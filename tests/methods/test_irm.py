@@ -150,7 +150,7 @@ def test_a_domain_without_training_samples_does_not_matter():
 
 def naive_variance(features, groups):
     """mean over domains of two samples or more, then over features, of sum (h - mean)^2 / (n - 1)."""
-    by_domain: list[float] = []
+    by_domain = []
     for domain in (0, 1):
         rows = [features[row].tolist() for row, group in enumerate(groups) if group % 2 == domain]
         if len(rows) < 2:

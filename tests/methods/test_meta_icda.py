@@ -3,7 +3,6 @@
 import copy
 import math
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -159,7 +158,7 @@ def test_persisted_covariances_stay_positive_semidefinite(kind, model, monkeypat
     method = make(covariance=kind, rank=2, statistics_rate=200.0, persist=True)
     indefinite = []
 
-    def watched(statistics: ClassStatistics, moments: Any) -> None:
+    def watched(statistics, moments):
         cov = moments.covariance()
         indefinite.append(bool((torch.linalg.eigvalsh(torch.diag_embed(cov) if cov.dim() == 2 else cov) < -1e-3).any()))
         assign(statistics, moments)

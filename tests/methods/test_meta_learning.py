@@ -1,21 +1,18 @@
 """What meta-learning methods share: when they look ahead, what they leave alone, and what is saved."""
 
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from accelerate import Accelerator
-from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data import Split, create_task
 from icda.data.task import Batch
 from icda.meta import Forward
-from icda.methods import Context, Setup, check_needs, create_method
+from icda.methods import Setup, check_needs, create_method
 from icda.methods.base import Stage
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
 from icda.models import create_model
@@ -42,20 +39,20 @@ def context_of(model, **settings):
 class LearnedWeights(MetaLearner):
     """Cross entropy with a learned weight for each class."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options):
         super().__init__(**options)
         self.class_weights = torch.ones(CLASSES, requires_grad=True)
 
-    def outer(self, output: Any, batch: Batch, context: Context) -> Outer:
+    def outer(self, output, batch, context):
         return Outer([self.class_weights], lambda logits, weight: self._loss(logits, batch.targets))
 
-    def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
+    def correct(self, tensors, gradients, context):
         self.class_weights = (tensors[0] - gradients[0]).detach().requires_grad_()
 
-    def loss(self, output: Any, batch: Batch, context: Context) -> Tensor:
+    def loss(self, output, batch, context):
         return self._loss(output.logits, batch.targets)
 
-    def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def _loss(self, logits, targets):
         return (self.class_weights[targets] * F.cross_entropy(logits, targets, reduction="none")).mean()
 
 
@@ -95,10 +92,10 @@ def test_looking_ahead_every_k_means_iterations_zero_k_and_so_on(every, wanted):
 
 
 def test_no_metadata_is_drawn_where_nothing_looks_ahead(model):
-    drawn: list[int] = []
+    drawn = []
     learner, context = LearnedWeights(every=2, start=0.5), context_of(model)
 
-    def draw() -> Batch:
+    def draw():
         drawn.append(context.iteration)
         return batch(99)
 
@@ -147,7 +144,7 @@ def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path):
     )
     forward = Forward.of(model, one.inputs, record=True)
     where = context_of(model, next_metadata=lambda: clean)
-    found: list[Tensor] = []
+    found = []
     method.correct = lambda tensors, gradients, context: found.extend(gradients)
     method.meta_step(forward, one, where)
     tensors, inner = method.outer(forward.output, one, where)

@@ -4,11 +4,9 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cli import train as command
@@ -76,7 +74,7 @@ def test_each_treatment_has_the_loss_it_says(monkeypatch):
     generator = torch.Generator().manual_seed(1)
     logits, rows = torch.randn(5, 3, generator=generator), torch.tensor([7, 0, 3, 3, 11])
     network = FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(5, 3))
-    output: Any = type("Output", (), {"logits": logits, "features": torch.randn(5, 5, generator=generator)})
+    output = type("Output", (), {"logits": logits, "features": torch.randn(5, 5, generator=generator)})
     held_out = evidence()
     refined = refine_labels(held_out.running, TARGETS).probabilities
     one_hot = F.one_hot(TARGETS, 3).float()
@@ -94,7 +92,7 @@ def test_each_treatment_has_the_loss_it_says(monkeypatch):
 
 
 def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past(monkeypatch):
-    def names(found: dict[str, Verdict], agreement: float, area: float) -> list[str]:
+    def names(found, agreement, area):
         method = judged(monkeypatch, found, agreement)
         method.keep_evidence(evidence(agreement)._replace(read=(area, 0.03, 0.9)))
         return [stage.name for stage in method.stages(10)]
@@ -130,7 +128,6 @@ def test_so_do_pictures():
     network = FeatureClassifier(torch.nn.Flatten(), torch.nn.Linear(192, 3))
     wanted = torch.arange(12) % 3 > 0
     shrunk = shrunken_pictures(make_context(network, training_batches=lambda: iter(batches)), wanted)
-    assert shrunk is not None
     assert torch.equal(shrunk, images[wanted])
 
 
@@ -195,9 +192,9 @@ def configure(folder, treatment, **settings):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Folder and result of an undisturbed run on the task of each treatment."""
-    made: dict[str, tuple[Path, RunResult]] = {}
+    made = {}
 
-    def run(treatment: str) -> tuple[Path, RunResult]:
+    def run(treatment):
         if treatment not in made:
             folder = tmp_path_factory.mktemp(treatment)
             made[treatment] = folder, train(configure(folder, treatment))
@@ -333,9 +330,7 @@ def test_rare_classes_keep_their_labels_beside_wrong_ones():
     generator = torch.Generator().manual_seed(0)
     targets = torch.cat([torch.zeros(300), torch.ones(300), torch.full((6,), 2.0)]).long()
     truth = torch.where(targets == 2, 2, torch.where(torch.rand(606, generator=generator) < 0.3, 1 - targets, targets))
-    said: Tensor = 4 * F.one_hot(truth.clamp(max=1), 3) + torch.randn(
-        606, 3, generator=generator
-    )  # never the rare class
+    said = 4 * F.one_hot(truth.clamp(max=1), 3) + torch.randn(606, 3, generator=generator)  # never the rare class
     method = Robust(Setup(3, 5, torch.bincount(targets), epochs=4, num_samples=606))
     method.keep_evidence(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03, 0.9)))
     assert method.treatment == "labels"

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
@@ -41,7 +40,7 @@ def test_the_threshold_is_a_moving_average_of_the_percentile(percentile):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_step_counts_the_samples_below_the_threshold(dropout, model):
-    method, applied = SelfPaced(SETUP, percentile=0.6, dropout=dropout), list[Tensor]()
+    method, applied = SelfPaced(SETUP, percentile=0.6, dropout=dropout), []
     losses = F.cross_entropy(model(BATCH.inputs).logits, BATCH.targets, reduction="none").tolist()
     threshold = naive_percentile(losses, 0.6)
     drawn = torch.randperm(10, generator=generator_for(3, "leave_out", 7))[: round(10 * (1 - dropout))].tolist()
@@ -158,7 +157,7 @@ def test_a_lesson_leaves_the_student_as_it_was():
 
 
 def test_a_step_descends_the_loss_weighted_by_the_mentor(model):
-    method, applied, data = MentorNet(SETUP, dropout=0.0).double(), list[Tensor](), make_batch(1, size=10)
+    method, applied, data = MentorNet(SETUP, dropout=0.0).double(), [], make_batch(1, size=10)
     context = context_of(model, apply=applied.append)
     each = F.cross_entropy(model(data.inputs).logits, data.targets, reduction="none")
     method.threshold.fill_(float("nan"))

@@ -18,7 +18,7 @@ GROUPS = [0, 1, 2, 3, 0, 1, 0, 5, 2, 3, 0]
 
 def naive_losses(logits, targets, groups):
     """The cross entropy of each domain that the batch has samples of."""
-    by_domain: dict[int, list[float]] = {}
+    by_domain = {}
     for row, group in enumerate(groups):
         weights = [math.exp(value) for value in logits[row].tolist()]
         loss = -math.log(weights[int(targets[row])] / sum(weights))

@@ -1,8 +1,6 @@
 """Short runs on the embedded digits, and what it means that two of them are the same."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +15,7 @@ UNRELATED = {"seconds", "environment", "config"}  # may differ between two runs 
 def configure(tmp_path):
     """`configure(name, **settings)`: three epochs of five batches on digits_lt, files under tmp_path/name."""
 
-    def make(name: str, **settings: Any) -> TrainConfig:
+    def make(name, **settings):
         return TrainConfig(**{"epochs": 3, "batch_size": 64, "out": str(tmp_path / name), **settings})
 
     return make
@@ -27,7 +25,7 @@ def configure(tmp_path):
 def assert_same_run():
     """`assert_same_run(one, other)`: bit-identical checkpoint, model and result, and a log line per epoch."""
 
-    def check(one: Path, other: Path) -> None:
+    def check(one, other):
         for name in ("checkpoint.pt", "model.pt"):
             _assert_equal(load_checkpoint(one / name), load_checkpoint(other / name), name)
         results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
@@ -47,7 +45,7 @@ def assert_resumes(configure, train_for, assert_same_run):
     The whole run is made unless its folder is given; `every` is how often the other one writes a checkpoint.
     """
 
-    def check(*kills: int, every: int = 2, whole: Path | None = None, **settings: Any) -> Path:
+    def check(*kills, every=2, whole=None, **settings):
         if whole is None:
             whole = configure("whole", **settings).folder()
             train(configure("whole", **settings))

@@ -1,9 +1,7 @@
 """The rivals in whole trainings: they learn, resume bit for bit, and do on two ranks what they do in one process."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,10 +12,8 @@ from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
 from support import train_until
 
-Configure = Callable[..., TrainConfig]
-
 # Options under which a run of three epochs shows all that a method does, on clean and on wrong labels.
-STANDARD: dict[str, dict[str, Any]] = {
+STANDARD = {
     "large_margin_softmax": {"base": 5.0, "gamma": 0.1},
     "center_loss": {"weight": 0.01},
     "generalized_cross_entropy": {},
@@ -28,7 +24,7 @@ STANDARD: dict[str, dict[str, Any]] = {
     "infogan": {"width": 8, "start": 0.4},
     "wgan": {"width": 8, "start": 0.4, "critic_steps": 4},  # killed between two steps of the generator
 }
-NOISE: dict[str, dict[str, Any]] = {
+NOISE = {
     "apl": {"a": 1.0, "b": 0.1},  # its gradients at b=1 are too large for the first epochs at a rate of 0.1
     "co_teaching": {"noise_rate": 0.4, "ramp_epochs": 2},
     "jocor": {"noise_rate": 0.4, "ramp_epochs": 2},
@@ -38,7 +34,7 @@ NOISE: dict[str, dict[str, Any]] = {
     "mentornet": {"burn_in": 0.4},
 }
 # Two ranks: batches of 40 or 60 from 287 samples, so that the last of an epoch has a size of its own.
-RANKED: dict[str, dict[str, Any]] = {
+RANKED = {
     "large_margin_softmax": {"options": STANDARD["large_margin_softmax"], "epochs": 3},
     "center_loss": {"options": STANDARD["center_loss"], "epochs": 3},
     "truncated_lq": {"options": STANDARD["truncated_lq"], "epochs": 3},
@@ -64,7 +60,7 @@ TOLERANCE = {"twin_labels": 1e-4, "oltr": 2e-5, **dict.fromkeys(META, 1e-6)}
 class Turning(D2L):
     """Finds its turning point in the second epoch, whatever the features do."""
 
-    def turns(self, epoch: int) -> bool:
+    def turns(self, epoch):
         return epoch == 1
 
 

@@ -1,19 +1,17 @@
 """A training told that attributes are unknown never reads them, and one that needs them does not start."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from icda.data import TASKS, Split, create_task
+from icda.data import TASKS, create_task
 from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.training import Trainer, train
 from icda.training import run as run_module
 from icda.training.run import build, load_task, make_accelerator, visible_task
-from icda.training.stage_run import StageRun
 from support import short_run
 
 
@@ -27,7 +25,7 @@ class Untouchable(Tensor):
     armed = False
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
         if cls.armed and func is not Tensor.shape.__get__:  # a split checks the length of what it is given
             raise TouchedError(f"{func} read the group labels")
         return super().__torch_function__(func, types, args, kwargs or {})
@@ -38,7 +36,7 @@ def guarded():
     """Coloured digits whose group labels, of training and validation, raise when they are read."""
     task = create_task("digits_coloured")
 
-    def guard(split: Split | None) -> Split:
+    def guard(split):
         return replace(split, groups=split.groups.as_subclass(Untouchable))
 
     hidden = replace(task, name="guarded_digits", train=guard(task.train), validation=guard(task.validation))
@@ -74,7 +72,7 @@ def test_training_and_selection_never_read_them(guarded, method, selection, tmp_
     assert method in GROUPLESS
     finished = Trainer.load_model
 
-    def after_training(trainer: Trainer) -> int:
+    def after_training(trainer):
         Untouchable.armed = False  # the model is chosen: its evaluation may weigh groups by their training shares
         return finished(trainer)
 
@@ -97,7 +95,7 @@ def test_training_and_selection_never_read_them(guarded, method, selection, tmp_
 def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path, monkeypatch):
     task = create_task("digits_coloured")
     other = replace(task, train=replace(task.train, groups=task.train.groups.flip(0)))
-    chosen: dict[str, list[list[int]]] = {"known": [], "unknown": []}
+    chosen = {"known": [], "unknown": []}
     for found in (task, other):
         monkeypatch.setattr(run_module, "create_task", lambda *_, found=found: found)
         for attributes, rows in chosen.items():
@@ -140,7 +138,7 @@ def test_guessed_groups_survive_a_kill(tmp_path):
     networks, method = build(broken, task)
 
     class Stopping(Trainer):
-        def _save(self, run: StageRun) -> None:
+        def _save(self, run):
             super()._save(run)
             if self.position.epoch == 2:
                 raise KeyboardInterrupt
