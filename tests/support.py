@@ -154,6 +154,24 @@ def train_until(config, steps):
             train(config)
 
 
+def assert_same(one, other, where=""):
+    """Nested dicts, lists and tensors that are equal to the bit, but for what may differ between two like runs."""
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one.keys() - {"seconds", "environment", "config"}:
+            assert_same(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for position, pair in enumerate(zip(one, other, strict=True)):
+            assert_same(*pair, f"{where}[{position}]")
+    elif isinstance(one, Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
+
+
 def column(page, table, position):
     """Texts of a column's cells in the rows that are shown, of a page in a browser."""
     return page.evaluate(

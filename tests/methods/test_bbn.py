@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -144,24 +143,3 @@ def test_every_explanation_can_be_made_of_its_network():
     network = method.prepare_network(network)
     found = explain_run(task, [network], method, parts=PARTS, top=2, gradcam=2, counterfactuals=1)
     assert set(PARTS) <= set(found)
-
-
-def step_on_rank(rank):
-    torch.manual_seed(0)
-    method, network = make()
-    first, second = (
-        Batch(batch.inputs[rank::2], batch.targets[rank::2], None, batch.index[rank::2]) for batch in make_batches()
-    )
-    wrapped = nn.parallel.DistributedDataParallel(network)
-    method.step(first, replace(context_of(network, second, 4), networks=[wrapped]))
-    return {name: value.grad for name, value in network.named_parameters()}
-
-
-def test_two_ranks_have_the_gradient_of_one_process(run_on_ranks):
-    torch.manual_seed(0)
-    method, network = make()
-    first, second = make_batches()
-    method.step(first, context_of(network, second, 4))
-    for found in run_on_ranks(step_on_rank):
-        for name, value in network.named_parameters():
-            torch.testing.assert_close(found[name], value.grad, msg=name)

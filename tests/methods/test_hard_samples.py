@@ -218,18 +218,6 @@ def test_the_head_is_held_back_to_where_the_first_stage_left_it():
     assert float(second.loss(output, batch, context)) == pytest.approx(moved, rel=1e-5)
 
 
-def loss_on_rank(rank):
-    method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
-    rows = torch.arange(0, 15) if rank == 0 else torch.arange(15, N)
-    return first_loss(method, logits[rows], rows) * len(rows) / N
-
-
-def test_two_ranks_have_the_loss_of_one_process(run_on_ranks):
-    method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
-    whole = first_loss(method, logits, torch.arange(N))
-    torch.testing.assert_close(sum(run_on_ranks(loss_on_rank)), whole, rtol=0, atol=1e-12)
-
-
 LFF_SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=2, num_samples=20)
 BATCH = make_batch(1, size=8)
 

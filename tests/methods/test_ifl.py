@@ -191,18 +191,3 @@ def test_texts_of_different_lengths_are_joined_under_one_mask():
         assert both.inputs["attention_mask"].sum(1).tolist() == [lengths[0]] * 2 + [lengths[1]] * 3
         assert torch.equal(both.inputs["input_ids"], 7 * both.inputs["attention_mask"])
         assert both.targets.tolist() == [0, 1, 0, 1, 2]
-
-
-def move_on_rank(rank):
-    method, features = make(), torch.arange(105.0).view(21, 5)
-    for _ in range(2):
-        method.move_centres(features[:15] if rank == 0 else features[15:], TARGETS[:15] if rank == 0 else TARGETS[15:])
-    return method.centres
-
-
-def test_two_ranks_keep_the_centres_of_one_process(run_on_ranks):
-    method = make()
-    for _ in range(2):
-        method.move_centres(torch.arange(105.0).view(21, 5), TARGETS)
-    for found in run_on_ranks(move_on_rank):
-        torch.testing.assert_close(found, method.centres)
