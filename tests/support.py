@@ -106,14 +106,25 @@ def before_a_step(method, model, context):
     return twin, data, output
 
 
-def meta_gradients(model, data, metadata, inner, tensors, rate):
-    """The textbook: a virtual step of SGD on the inner loss, the loss on metadata after it, double backward."""
+def meta_gradients(model, data, metadata, inner, tensors, rate, random_state=None):
+    """The textbook: a virtual step of SGD on the inner loss, the loss on metadata after it, double backward.
+
+    The first pass draws its dropout masks from `random_state`, where one is given.
+    """
+
+    def logits(parameters, inputs):
+        buffers = {name: value.clone() for name, value in model.named_buffers()}
+        return functional_call(model, (parameters, buffers), (inputs,)).logits
+
     parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
+    with torch.random.fork_rng(devices=[], enabled=random_state is not None):
+        if random_state is not None:
+            torch.set_rng_state(random_state)
+        loss = inner(logits(parameters, data.inputs), parameters["head.weight"])
     slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
     moved = {name: value - rate * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
-    return torch.autograd.grad(meta_loss, list(tensors))
+    meta_loss = F.cross_entropy(logits(moved, metadata.inputs), metadata.targets)
+    return torch.autograd.grad(meta_loss, list(tensors), allow_unused=True, materialize_grads=True)
 
 
 def mixed_inputs(inputs, mix):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -11,11 +10,12 @@ from icda.functional.strength import Strength
 from icda.losses import ICDALoss
 from icda.meta import Forward, look_ahead
 from icda.meta.moments import normalised, with_values
-from icda.methods.base import Context, Setup
+from icda.methods.base import Setup
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.methods.meta_weight_net import MetaWeightNet
 from icda.methods.metasaug import MetaSAug
 from icda.models import FeatureClassifier, create_model
+from support import make_context, meta_gradients
 
 RATE = 0.3
 CLASSES = 4
@@ -35,40 +35,8 @@ def batch(size, seed):
     return Batch(inputs, targets, None, torch.arange(size))
 
 
-def context(model, metadata):
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    return Context(
-        networks=[model],
-        models=[model],
-        optimizers=[optimizer],
-        apply=lambda loss: None,
-        training_batches=lambda: iter(()),
-        next_metadata=lambda: metadata,
-        iteration=9,
-        progress=0.9,
-    )
-
-
 def setup(model):
     return Setup(CLASSES, model.feature_dim, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75)
-
-
-def textbook(model, inputs, inner, outer, metadata, random_state):
-    """Double backward through the whole network."""
-
-    def buffers():
-        return {name: value.clone() for name, value in model.named_buffers()}
-
-    now = torch.get_rng_state()
-    torch.set_rng_state(random_state[0])
-    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    logits = functional_call(model, (parameters, buffers()), (inputs,)).logits
-    torch.set_rng_state(now)
-    loss = inner(logits, parameters["head.weight"])
-    gradients = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
-    moved = {name: p - RATE * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, (moved, buffers()), (metadata.inputs,)).logits, metadata.targets)
-    return torch.autograd.grad(meta_loss, list(outer), allow_unused=True, materialize_grads=True)
 
 
 def close(found, wanted, tolerance):
@@ -111,13 +79,13 @@ def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name,
     mode, record, tolerance = WAYS[way]
     model, data, metadata = network(), batch(12, 1), batch(9, 2)
     method = METHODS[name](model).double().train()
-    where = context(model.train(), metadata)
+    where = make_context(model.train(), rate=RATE, next_metadata=lambda: metadata, iteration=9, progress=0.9)
     forward = Forward.of(model, data.inputs, record)
     method.observe(forward.output, data, where)
     tensors, inner = method.outer(forward.output, data, where)
     found = look_ahead(model, forward, inner, tensors, metadata.inputs, metadata.targets, RATE, mode)
     tensors, inner = method.outer(forward.output, data, where)  # anew: the first graph is spent
-    wanted = textbook(model, data.inputs, inner, tensors, metadata, forward.random_state)
+    wanted = meta_gradients(model, data, metadata, inner, tensors, RATE, forward.random_state[0])
     for gradient, reference in zip(found.gradients, wanted, strict=True):
         if name == "meta_icda linear" and gradient.shape == (1,):  # what all strengths share is taken off again
             assert max(float(gradient.abs()), float(reference.abs())) < 1e-15
@@ -139,7 +107,7 @@ def test_full_look_ahead_draws_the_same_dropout_masks_again(way):
     torch.manual_seed(7)
     found = look_ahead(model, forward, weighted, [weights], metadata.inputs, metadata.targets, RATE, mode)
     torch.manual_seed(7)
-    wanted = textbook(model, data.inputs, weighted, [weights], metadata, forward.random_state)
+    wanted = meta_gradients(model, data, metadata, weighted, [weights], RATE, forward.random_state[0])
     close(found.gradients[0], wanted[0], tolerance)
 
 

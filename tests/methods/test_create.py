@@ -4,7 +4,6 @@ import inspect
 import re
 from functools import partial
 from types import SimpleNamespace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from torch import nn
 from icda.data.task import Batch
 from icda.losses import LOSSES, ICDALoss, RISDALoss
 from icda.losses.ldam import LDAMLoss
-from icda.methods import METHODS, Method, Setup, Stage, create_method, method_names, method_needs, resolve_method
+from icda.methods import METHODS, Method, Setup, Stage, create_method, method_names, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.models.base import Output
@@ -247,20 +246,6 @@ def test_a_method_that_changes_something_else_trains_by_plain_cross_entropy(name
     batch = Batch(None, targets, None, targets)
     found = create_method(name, SETUP).loss(Output(logits, logits), batch, make_context())
     assert float(found) == pytest.approx(wanted, rel=1e-12)
-
-
-def test_needs_are_those_of_the_class(register_method):
-    class Needy(Method):
-        needs: ClassVar[frozenset[str]] = frozenset({"groups"})
-
-        def __init__(self, setup: Setup, *, temperature: float = 1.0) -> None:
-            super().__init__()
-
-    register_method("needy", Needy)
-    assert method_needs("needy") == {"groups"}
-    assert method_needs("icda") == frozenset()
-    assert option_names(Needy) == ["temperature"]
-    assert isinstance(create_method("needy", SETUP, {"temperature": 2.0}), Needy)
 
 
 @pytest.mark.parametrize("name", list(LOSSES))

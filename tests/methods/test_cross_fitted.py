@@ -120,14 +120,6 @@ def test_repeats_are_stages_with_other_folds_whose_answers_are_averaged(name, op
     assert reused["history"][-1]["held_out_errors"] == whole["history"][-1]["held_out_errors"]
 
 
-def test_one_repeat_by_a_coin_is_what_runs_did_before_there_was_a_choice(tmp_path):
-    plain, same = ({}, {"repeats": 1, "stratified": False})
-    results = [train(configure(tmp_path / str(k), "mat", options=given)) for k, given in enumerate((plain, same))]
-    assert results[0]["metrics"] == results[1]["metrics"]
-    train(configure(tmp_path / "other", "mat", options={"stratified": True}))
-    assert not torch.equal(evidence_of(tmp_path / "0")["logits"], evidence_of(tmp_path / "other")["logits"])
-
-
 def test_stratified_folds_need_the_labels_of_all_samples():
     method = create_method("xrm", SETUP, {"stratified": True})
     context = make_context(stage=method.stages(10)[0])

@@ -9,15 +9,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from icda.data import create_task
 from icda.data.task import Batch
 from icda.methods import Setup
 from icda.methods.afr import AFR
 from icda.methods.jtt import JTT
 from icda.methods.lff import LfF, relative_difficulty
 from icda.models.base import FeatureClassifier, Output
-from icda.training import train
-from support import make_batch, make_context, make_network, short_run
+from support import make_batch, make_context, make_network
 
 JTT_SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
 JTT_INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -101,54 +99,6 @@ def test_ranks_whose_running_figures_differ_agree_on_the_errors(run_on_ranks):
     assert not torch.equal(first, second)
     assert torch.equal(agreed, again)
     assert torch.equal(agreed, first | second)
-
-
-class Recorder:
-    """What a training with JTT on coloured digits did, seen from its hooks."""
-
-    def __init__(self, patch):
-        self.starts = []
-        self.ends = []
-        self.errors = torch.zeros(0)
-        self.drawn = []
-        find = JTT.find_errors
-
-        def on_stage_start(method, context):
-            self.starts.append(self.state(context))
-
-        def find_errors(method, context):
-            find(method, context)
-            self.ends.append(self.state(context))
-            self.errors = method.errors
-
-        def loss(method, output, batch, context):
-            if context.stage.name == "upweighted":
-                self.drawn.append(batch.index)
-            return F.cross_entropy(output.logits, batch.targets)
-
-        for hook in (on_stage_start, find_errors, loss):
-            patch.setattr(JTT, hook.__name__, hook)
-
-    @staticmethod
-    def state(context):
-        return {name: value.clone() for name, value in context.models[0].state_dict().items()}
-
-
-def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(tmp_path, monkeypatch):
-    seen = Recorder(monkeypatch)
-    options = {"first_stage": 0.5, "up_weight": 6.0}
-    result = train(short_run(tmp_path / "jtt", "jtt", epochs=4, options=options, attributes="unknown"))
-    plain = train(short_run(tmp_path / "erm", "cross_entropy", epochs=4))
-    losses = [[line["train_loss"] for line in run["history"][:2]] for run in (result, plain)]
-    assert losses[0] == losses[1], "the first stage is the beginning of a plain training"
-    first, second = seen.starts
-    assert all(torch.equal(value, second[name]) for name, value in first.items()), "back to where the run began"
-    assert not torch.equal(seen.ends[0]["head.weight"], first["head.weight"])
-    assert [line["upweighted_errors"] for line in result["history"]] == [0, *[int(seen.errors.sum())] * 3]
-    count, total = int(seen.errors.sum()), len(create_task("digits_coloured").train)
-    drawn, share = seen.errors[torch.cat(seen.drawn)].double(), 6 * count / (6 * count + total - count)
-    assert 0 < count < total
-    assert float(drawn.mean()) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / len(drawn)))
 
 
 N = 40

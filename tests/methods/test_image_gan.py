@@ -260,20 +260,6 @@ def test_both_networks_raise_the_log_likelihood_of_class_and_codes():
     assert float(method.generator_loss(made)) == pytest.approx(fooled - likelihood, rel=1e-6)
 
 
-def test_codes_can_be_read_from_images_and_without_a_weight_they_cannot():
-    found = {}
-    for weight in (0.0, 1.0):
-        run = Run(InfoGAN, gan_rate=2e-3, codes=1, code_weight=weight)
-        for iteration in range(200):
-            run.method.train_gan(run.batch(torch.arange(64)), iteration)
-        noise = torch.randn(200, 8, generator=torch.Generator().manual_seed(1))
-        with torch.no_grad():
-            _, read = run.method.eval().discriminator(run.method.generate(noise, torch.arange(200) % 2))
-        found[weight] = float(torch.corrcoef(torch.stack([read[:, 2], noise[:, 0]]))[0, 1])
-    assert found[1.0] > 0.8
-    assert abs(found[0.0]) < 0.5
-
-
 def test_more_codes_than_noise_are_refused():
     with pytest.raises(InputError, match="codes must be at most noise_dim, of which they are a part: got 9 and 8"):
         InfoGAN(SETUP, codes=9, noise_dim=8)
@@ -338,20 +324,3 @@ def test_the_critic_learns_in_each_iteration_and_the_generator_in_each_third():
         assert all(moves for part, moves in moved.items() if part.startswith("discriminator"))
         assert moved["generator.first.weight"] == learns
         assert ("generator_loss" in figures) == learns
-
-
-def mean_slope(penalty):
-    """Between real and generated images, after 200 steps."""
-    run = Run(WGAN, gan_rate=2e-3, penalty=penalty)
-    for iteration in range(200):
-        run.method.train_gan(run.batch(torch.arange(64)), iteration)
-    batch = run.batch(torch.arange(32))
-    made = run.method._make(batch, 0)
-    between = torch.lerp(batch.inputs, made.images.detach(), made.mixing.view(-1, 1, 1, 1)).requires_grad_()
-    ratings = run.method.discriminator.of_class(between, batch.targets).sum()
-    return float(torch.autograd.grad(ratings, between)[0].flatten(1).norm(dim=1).mean())
-
-
-def test_the_penalty_is_what_holds_the_critics_slope_near_one():
-    assert 0.5 < mean_slope(10.0) < 2
-    assert mean_slope(1e-4) > 10

@@ -14,10 +14,9 @@ from icda.data.task import Batch
 from icda.meta import Forward
 from icda.methods import Setup, check_needs, create_method
 from icda.methods.base import Stage
-from icda.methods.meta_learning import MetaLearner, Outer, step_along
+from icda.methods.meta_learning import MetaLearner, Outer
 from icda.models import create_model
-from icda.training import TrainConfig, train
-from icda.training.checkpoint import load_checkpoint
+from icda.training import TrainConfig
 from icda.training.stage_run import TrainingBatches
 from support import make_context, meta_gradients
 
@@ -113,21 +112,6 @@ def test_a_learner_that_says_too_little_is_told_what_to_write(model):
         MetaLearner().correct([], [], context_of(model))
 
 
-def test_a_step_along_given_gradients_is_an_optimiser_step():
-    network, plain = (torch.nn.Linear(3, 2) for _ in range(2))
-    plain.load_state_dict(network.state_dict())
-    optimizers = [torch.optim.Adam(part.parameters(), lr=0.1, weight_decay=1e-2) for part in (network, plain)]
-    for _ in range(3):
-        gradients = [torch.randn_like(parameter) for parameter in network.parameters()]
-        step_along(optimizers[0], gradients)
-        for parameter, gradient in zip(plain.parameters(), gradients, strict=True):
-            parameter.grad = gradient
-        optimizers[1].step()
-    for mine, other in zip(network.parameters(), plain.parameters(), strict=True):
-        assert torch.equal(mine, other)
-        assert mine.grad is None
-
-
 def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path):
     """The gradient is that of double backward on just those samples, whole passes of which follow each other."""
     task = create_task("digits_lt")
@@ -198,18 +182,3 @@ def test_metadata_with_a_label_outside_the_task_makes_no_task(label):
     targets[0] = label
     with pytest.raises(ValueError, match=rf"task 'odd': metadata has label {label}, outside 0\.\.9"):
         with_metadata(task, replace(task.metadata, targets=targets))
-
-
-def test_the_saved_state_holds_what_was_learned(tmp_path):
-    """Else a test of resumed runs would compare nothings."""
-    states = {}
-    for name, part in (("meta_icda", "strength_network"), ("meta_weight_net", "weight_network")):
-        config = TrainConfig(task="digits_lt", method=name, model="mlp", epochs=1, out=str(tmp_path / name))
-        train(config)
-        states[name] = state = load_checkpoint(tmp_path / name / "checkpoint.pt")["method"]
-        assert any(key.startswith(part) for key in state)
-        moments = state["_extra_state"]["optimizer"]["state"]
-        assert moments
-        assert all(float(entry["exp_avg_sq"].sum()) > 0 for entry in moments.values())
-    assert float(states["meta_icda"]["criterion.statistics.count"].sum()) > 0
-    assert not torch.equal(states["meta_icda"]["characteristics.mean_loss"], torch.full((10,), 5.0))

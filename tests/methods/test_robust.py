@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,11 +183,6 @@ def test_only_pictures_are_looked_at(whole):
     assert shrunken_pictures(context, torch.ones(12, dtype=torch.bool)) is None
 
 
-def configure(folder, treatment, **settings):
-    common = {"task": TASKS[treatment], "epochs": 12, "attributes": "unknown", "selection": "last"}
-    return TrainConfig(**{"method": "robust", "out": str(folder), **common, **settings})
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Folder and result of an undisturbed run on the task of each treatment."""
@@ -224,41 +218,34 @@ def test_where_nothing_calls_for_more_the_run_is_icdas(whole, tmp_path):
     assert mine["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3), "the same weights saw the same batches"
 
 
+def settings_of(treatment, **settings):
+    common = {"task": TASKS[treatment], "epochs": 12, "batch_size": 128, "attributes": "unknown", "selection": "last"}
+    return {"method": "robust", **common, **settings}
+
+
+def configure(folder, treatment, **settings):
+    return TrainConfig(**settings_of(treatment, **settings), out=str(folder))
+
+
+def steps_in_an_epoch(treatment):
+    return -(-len(create_task(TASKS[treatment]).train) // 128)
+
+
 @pytest.mark.parametrize("treatment", ["labels", "prior"])
-def test_a_training_killed_in_every_phase_ends_bit_identical(treatment, whole, tmp_path, train_for):
-    config = configure(tmp_path, treatment, checkpoint_every=3)
-    length = -(-len(create_task(TASKS[treatment]).train) // config.batch_size)
+def test_a_training_killed_in_every_phase_ends_bit_identical(treatment, whole, assert_resumes):
+    length = steps_in_an_epoch(treatment)
     # In the first epoch, at the end of the first stage of four epochs, right after it, and in the second.
-    for steps in (5, 4 * length - 5, 2, 3 * length):
-        train_for(config, steps, resume=True)
-        torch.rand(3)
-    killed = train(config, resume=True)
-    folder, undisturbed = whole(treatment)
-    assert killed["metrics"] == undisturbed["metrics"]
-    assert killed.found == undisturbed.found
-    states = [load_checkpoint(place / "checkpoint.pt") for place in (tmp_path, folder)]
-    for one, other in zip(*(state["networks"] for state in states), strict=True):
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
-    first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
-    assert first["read"] == second["read"]
-    assert torch.equal(first["running"], second["running"])
+    kills = (5, 4 * length - 5, 2, 3 * length)
+    assert_resumes(*kills, every=3, whole=whole(treatment)[0], **settings_of(treatment))
 
 
-def test_so_does_one_killed_among_the_networks_that_are_trained_again(tmp_path, train_for, monkeypatch):
+def test_so_does_one_killed_among_the_networks_that_are_trained_again(assert_resumes, monkeypatch):
     monkeypatch.setattr(robust, "REPEATED", 2.0)
     monkeypatch.setattr(robust, "EASILY_READ", 2.0)
-    config = configure(tmp_path / "killed", "prior", epochs=6, checkpoint_every=3)
-    undisturbed = train(replace(config, out=str(tmp_path / "whole")))
-    stages = [line["stage"] for line in undisturbed["history"]]
+    length = steps_in_an_epoch("prior")
+    folder = assert_resumes(2 * length - 1, 4, 3 * length, every=3, **settings_of("prior", epochs=6))
+    stages = [line["stage"] for line in RunResult.read(folder / "result.json")["history"]]
     assert stages == ["cross_fit"] * 2 + ["cross_fit_again"] * 3 + ["train"] * 6
-    length = -(-len(create_task(TASKS["prior"]).train) // config.batch_size)
-    for steps in (2 * length - 1, 4, 3 * length):
-        train_for(config, steps, resume=True)
-        torch.rand(3)
-    assert train(config, resume=True)["metrics"] == undisturbed["metrics"]
-    states = [load_checkpoint(tmp_path / name / "checkpoint.pt") for name in ("killed", "whole")]
-    for one, other in zip(*(state["networks"] for state in states), strict=True):
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
 
 
 def train_on_rank(rank):

@@ -171,20 +171,3 @@ def test_a_step_descends_the_loss_weighted_by_the_mentor(model):
     for found, expected in zip(torch.autograd.grad(applied[0], list(model.parameters())), wanted, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-10)
     assert "mentor_loss" in method.step(data, context).extra
-
-
-def test_lessons_teach_it_to_trust_small_losses(model):
-    """A student that knows the metadata: right labels have small losses, wrong ones large."""
-    method, context = MentorNet(SETUP, noise_rate=0.4, mentor_rate=0.05).double(), context_of(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    for _ in range(60):
-        optimizer.zero_grad()
-        F.cross_entropy(model(METADATA.inputs).logits, METADATA.targets).backward()
-        optimizer.step()
-    method.threshold.fill_(1.0)
-    for iteration in range(150):
-        context.iteration = iteration
-        method.teach(context)
-    small, large = method.weights(torch.tensor([0.01, 8.0], dtype=torch.float64), context).tolist()
-    assert small > 0.8
-    assert large < 0.2

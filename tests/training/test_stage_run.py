@@ -1,5 +1,7 @@
 """A stage begins with what its method asks for, and is taken up again without doing so a second time."""
 
+import copy
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from icda.training.checkpoint import load_checkpoint
 from icda.training.plan import Plan, Position, learning_rate, random_state
 from icda.training.run import make_accelerator
 from icda.training.stage_run import StageRun
+from support import assert_same
 
 STAGES = (Stage(2, "first"), Stage(1, "head", trains="head", restart=True, reset_head=True, learning_rate=0.5))
 
@@ -31,11 +34,11 @@ class Staged(Method):
 
 @pytest.fixture
 def make(tmp_path):
-    def make(*stages):
+    def make(*stages, model="linear"):
         task = create_task("digits_lt")
-        settings = {"model": "linear", "epochs": 3, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 0.0}
+        settings = {"model": model, "epochs": 3, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 0.0}
         config = TrainConfig(**settings, out=str(tmp_path))
-        network = create_model("linear", task.num_classes, task.input_shape)
+        network = create_model(model, task.num_classes, task.input_shape)
         return Trainer(config, task, [network], Staged(stages or STAGES), tmp_path, make_accelerator("no"))
 
     return make
@@ -58,6 +61,21 @@ def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_
     StageRun.begin(trainer.parts, trainer.position, first)
     assert not torch.equal(trainer.models[0].head_weight, before)
     assert trainer.method.begun == ["first", "head"]
+
+
+def test_a_frozen_encoder_stays_with_its_batch_norm_buffers_and_a_network_may_go_back_to_where_it_began(make):
+    stages = Stage(1, "head", trains="head"), Stage(1, "afresh", reset_network=True)
+    trainer = make(*stages, model="small_cnn")
+    network = trainer.models[0]
+    begun = copy.deepcopy(network.state_dict())
+    assert any("running_mean" in name for name in begun)
+    run = StageRun.begin(trainer.parts, trainer.position)
+    run.step(batch_of(trainer))
+    moved = {name for name, value in network.state_dict().items() if not torch.equal(value, begun[name])}
+    assert moved == {"head.weight", "head.bias"}
+    trainer.position.stage = 1
+    StageRun.begin(trainer.parts, trainer.position, run)
+    assert_same(network.state_dict(), begun)
 
 
 @pytest.mark.parametrize("restart", [True, False])

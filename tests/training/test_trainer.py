@@ -149,61 +149,6 @@ def test_each_step_uses_the_rate_of_the_schedule(configure, register_method):
     assert rates == pytest.approx([0.1 * min(k / 10, 1) for k in range(15)])
 
 
-class Decoupled(Simple):
-    """Classifier re-training: everything first, then a fresh head on balanced samples. Takes notes at the switch."""
-
-    notes: ClassVar[dict[str, Any]] = {}
-
-    def stages(self, epochs):
-        second = Stage(2, "head", trains="head", sampling="class_balanced", restart=True, reset_head=True)
-        return [Stage(epochs - 2, "all"), second]
-
-    def on_stage_start(self, context):
-        if context.stage.name == "head":
-            self.notes["encoder"] = cloned(context.models[0].encoder)
-            self.notes["head"] = cloned(context.models[0].head)
-            self.notes["optimizer"] = context.optimizers[0].state_dict()["state"]
-            self.notes["rates"] = []
-
-    def on_epoch_end(self, context):
-        if context.stage.name == "all":
-            self.notes["trained head"] = cloned(context.models[0].head)
-            self.notes["momentum"] = context.optimizers[0].state_dict()["state"]
-
-    def step(self, batch, context):
-        if context.stage.name == "head":
-            self.notes["rates"].append(context.learning_rate)
-        return super().step(batch, context)
-
-
-@pytest.fixture
-def decoupled(configure, register_method):
-    config = configure("run", method=register_method("decoupled", Decoupled), epochs=4, milestones=(0.5,))
-    Decoupled.notes.clear()
-    trainer = trainer_of(config)
-    trainer.run()
-    return trainer
-
-
-def test_a_frozen_encoder_stays_bit_identical_with_its_batch_norm_buffers(decoupled):
-    after = decoupled.models[0].encoder.state_dict()
-    assert any("running_mean" in name for name in after)
-    assert all(torch.equal(value, after[name]) for name, value in Decoupled.notes["encoder"].items())
-    assert not torch.equal(decoupled.models[0].head.weight, Decoupled.notes["head"]["weight"])
-
-
-def test_a_reset_head_starts_from_new_weights(decoupled):
-    assert not torch.equal(Decoupled.notes["head"]["weight"], Decoupled.notes["trained head"]["weight"])
-    bound = decoupled.models[0].feature_dim ** -0.5  # of nn.Linear's own initialisation
-    assert Decoupled.notes["head"]["weight"].abs().max() <= bound
-
-
-def test_a_restarted_stage_has_a_new_optimiser_and_a_schedule_of_its_own(decoupled):
-    assert Decoupled.notes["momentum"] != {}
-    assert Decoupled.notes["optimizer"] == {}
-    assert Decoupled.notes["rates"] == pytest.approx([0.1] * 5 + [0.01] * 5)
-
-
 def test_two_stages_that_change_nothing_train_like_one(configure, register_method):
     class Split(Simple):
         def stages(self, epochs):
@@ -217,12 +162,6 @@ def test_two_stages_that_change_nothing_train_like_one(configure, register_metho
     two.run()
     expected = one.models[0].state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in two.models[0].state_dict().items())
-
-
-@pytest.mark.parametrize("steps", [3, 11, 13, 17])
-def test_a_decoupled_training_that_was_stopped_ends_bit_identical(steps, register_method, assert_resumes):
-    Decoupled.notes.update(targets=[], rates=[])
-    assert_resumes(steps, method=register_method("decoupled", Decoupled), epochs=4)
 
 
 class Diverging(Simple):

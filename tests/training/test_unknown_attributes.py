@@ -11,7 +11,7 @@ from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.training import Trainer, train
 from icda.training import run as run_module
-from icda.training.run import build, load_task, make_accelerator, visible_task
+from icda.training.run import build, load_task, visible_task
 from support import short_run
 
 
@@ -32,7 +32,7 @@ class Untouchable(Tensor):
 
 
 @pytest.fixture
-def guarded():
+def guarded(register_entry):
     """Coloured digits whose group labels, of training and validation, raise when they are read."""
     task = create_task("digits_coloured")
 
@@ -40,15 +40,10 @@ def guarded():
         return replace(split, groups=split.groups.as_subclass(Untouchable))
 
     hidden = replace(task, name="guarded_digits", train=guard(task.train), validation=guard(task.validation))
-    list(TASKS)  # the first look-up fills the registry
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(TASKS._entries, "guarded_digits", lambda root, seed: hidden)
-        patch.setitem(TASKS._aliases, "guarded_digits", "guarded_digits")
-        Untouchable.armed = True
-        try:
-            yield hidden
-        finally:
-            Untouchable.armed = False
+    register_entry(TASKS, "guarded_digits", lambda root, seed: hidden)
+    Untouchable.armed = True
+    yield hidden
+    Untouchable.armed = False
 
 
 def settings(folder, **changes):
@@ -130,22 +125,6 @@ def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded):
     assert told.data_hash  # reads no group label but those of test
 
 
-def test_guessed_groups_survive_a_kill(tmp_path):
-    config = settings(tmp_path / "whole", task="digits_coloured", selection="validation_worst_pseudo_group", epochs=3)
-    whole = train(config)
-    broken = replace(config, out=str(tmp_path / "broken"))
-    task = visible_task(broken, run_module.load_task(broken))
-    networks, method = build(broken, task)
-
-    class Stopping(Trainer):
-        def _save(self, run):
-            super()._save(run)
-            if self.position.epoch == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Stopping(broken, task, networks, method, tmp_path / "broken", make_accelerator("no")).run()
-    resumed = train(broken, resume=True)
-    scores = [line["validation_worst_pseudo_group_accuracy"] for line in whole["history"]]
-    assert [line["validation_worst_pseudo_group_accuracy"] for line in resumed["history"]] == scores
-    assert resumed["selected_epoch"] == whole["selected_epoch"] == max(range(3), key=scores.__getitem__)
+def test_guessed_groups_survive_a_kill(assert_resumes):
+    rule = {"attributes": "unknown", "selection": "validation_worst_pseudo_group"}
+    assert_resumes(16, every=0, task="digits_coloured", model="mlp", batch_size=100, **rule)
