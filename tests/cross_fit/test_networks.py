@@ -96,15 +96,6 @@ def test_labels_flip_by_the_rule_towards_the_network_that_has_not_seen_them():
     assert not ((held.labels == TARGETS) & (held.labels >= 0)).any(), "back to the own label is not flipped"
 
 
-def test_without_flips_labels_stay():
-    models, held = make_models(), HeldOutNetworks(N, C, 2, seed=0, flips=False)
-    for model in models:
-        model.head.weight.data.mul_(100)
-    figures = held.step(batch_of(torch.arange(N)), models, models, applier(models), 0)
-    assert figures.flipped == 0
-    assert (held.labels == -1).all()
-
-
 def test_held_out_logits_come_from_the_network_that_is_blind_to_the_sample():
     models, held = make_models(3), HeldOutNetworks(N, C, 3, seed=4)
     models[0].train()

@@ -35,10 +35,10 @@ VARIANTS = {
     **{name: (name, {"cross_fit_epochs": 2 / 3}, (2, 8, 3, 4)) for name in ("xrm", "mat", "shortcut_prior")},
     "repeats": ("xrm", {"repeats": 2, "stratified": True}, (3, 8, 3, 4, 6)),
     "networks trained again": ("shortcut_prior", SOFT, (3, 4, 3, 4, 5, 4)),
-    "killed where the weight jumps": ("irm", {"anneal_steps": 0.5}, KILLS),
+    "killed where the weight jumps": ("irm", {"anneal_steps": 0.5, "penalty": 2.0}, KILLS),
     "a choice in each epoch": ("truncated_lq", {"threshold": 0.15, "refresh": 1}, KILLS),
     "boxes": ("lisa", {"mix": "cutmix"}, KILLS),
-    "the way back": ("d2l_that_turns", {}, KILLS),
+    "the way back": ("d2l_that_turns", {}, (5, 3)),
 }
 
 

@@ -108,8 +108,6 @@ def test_no_metadata_is_drawn_where_nothing_looks_ahead(model):
 def test_a_learner_that_says_too_little_is_told_what_to_write(model):
     with pytest.raises(TypeError, match=r"MetaLearner does not define outer\(\)"):
         MetaLearner().step(batch(1), context_of(model))
-    with pytest.raises(TypeError, match=r"MetaLearner does not define correct\(\)"):
-        MetaLearner().correct([], [], context_of(model))
 
 
 def test_meta_batch_size_says_how_many_samples_a_step_looks_at(tmp_path):

@@ -85,9 +85,9 @@ class HeldOutNetworks(nn.Module):
     labels: Tensor  # (N,) what each sample has flipped to; -1 while it has its own label
     fold: Tensor  # (N,) the network each sample is held out from
 
-    def __init__(self, num_samples: int, num_classes: int, folds: int, seed: int, *, flips: bool = True) -> None:
+    def __init__(self, num_samples: int, num_classes: int, folds: int, seed: int) -> None:
         super().__init__()
-        self.num_classes, self.folds, self.seed, self.flips = num_classes, folds, seed, flips
+        self.num_classes, self.folds, self.seed = num_classes, folds, seed
         self.register_buffer("fold", draw_folds(num_samples, folds, seed), persistent=False)
         self.register_buffer("labels", torch.full((num_samples,), -1), persistent=False)
         self._drawn: tuple[int, Tensor] | None = None
@@ -119,7 +119,6 @@ class HeldOutNetworks(nn.Module):
         Without `flips` it learns their own labels, whatever they have flipped to, and none flips.
         """
         fold, labels = self._facts(batch)
-        flips = flips and self.flips
         labels = labels if flips else batch.targets
         losses = [self._loss(network, batch, labels, fold != k) for k, network in enumerate(networks)]
         learned = [loss for loss in losses if loss is not None]

@@ -79,10 +79,6 @@ class Setup:
     group_domains: Tensor | None = None  # (G,) of each group: its attribute where groups are class x attribute
     domain_counts: Tensor | None = None  # (K, C) how many training samples of each class a domain has
 
-    @property
-    def num_domains(self) -> int:
-        return 0 if self.group_domains is None else int(self.group_domains.max()) + 1
-
     @classmethod
     def of(
         cls, task: Task, network: FeatureClassifier, epochs: int, batch_size: int | None = None, seed: int = 0

@@ -30,7 +30,9 @@ class BBN(Method):
         if isinstance(network.encoder, TwoBranches):
             return network
         network.encoder = two_branches(network.encoder, self.input_shape)
-        network.head = _twice_as_wide(network)
+        weight, has_bias = network.head_weight, getattr(network.head, "bias", None) is not None
+        (classes, features), like = weight.shape, {"device": weight.device, "dtype": weight.dtype}
+        network.head = nn.Linear(2 * features, classes, has_bias, **like)  # newly drawn, over both branches
         return network
 
     def step(self, batch: Batch, context: Context) -> StepResult:
@@ -47,14 +49,6 @@ class BBN(Method):
 
     def epoch_figures(self) -> Figures:
         return {"uniform_share": self._share}
-
-
-def _twice_as_wide(network: FeatureClassifier) -> nn.Linear:
-    """A newly drawn head over the features of both branches, where the old one was."""
-    weight = network.head_weight
-    classes, features = weight.shape
-    has_bias = getattr(network.head, "bias", None) is not None
-    return nn.Linear(2 * features, classes, bias=has_bias, device=weight.device, dtype=weight.dtype)
 
 
 def _hits(logits: Tensor, targets: Tensor) -> float:

@@ -36,14 +36,13 @@ class CrossFittedMethod(Method):
     Folds are drawn by a coin, or, if `stratified`, each class is split evenly among them. With `repeats` the networks are
     trained several times over, one stage after the other, with other folds; what they say is averaged.
 
-    A subclass says how the networks are trained (`folds`, `flips`) and writes `learn_from` and `loss`.
+    A subclass says how many networks there are (`folds`) and writes `learn_from` and `loss`.
     """
 
     folds: ClassVar[int] = 2
     num_networks: ClassVar[int] = 3
     adds_epochs: ClassVar[bool] = True
     answers_later: ClassVar[bool] = True
-    flips: ClassVar[bool] = True
     judges_waiting: ClassVar[bool] = False  # whether the waiting network is evaluated, which costs and says nothing
     second_sampling: Sampling = "uniform"
     as_first: ClassVar[bool] = False  # whether the kept network sees the batches that it would see without the others
@@ -60,7 +59,7 @@ class CrossFittedMethod(Method):
     ) -> None:
         super().__init__()
         self.cross_fit_epochs, self.epochs, self.num_classes = cross_fit_epochs, setup.epochs, setup.num_classes
-        self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed, flips=self.flips)
+        self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed)
         self.found: dict[str, float] = {}  # figures of the held-out answers, for the log
         self.reuse, self._class_counts = reuse, setup.class_counts
         self.stratified, self.repeats = stratified, repeats

@@ -49,7 +49,7 @@ class Fish(DomainMethod):
                 f"{self.num_present} domains. Set --batch-size to {smallest} or more."
             )
         self.epsilon, self.start = epsilon, start
-        self._seed, self._num_domains = setup.seed, setup.num_domains
+        self._seed, self._num_domains = setup.seed, int(self.group_domains.max()) + 1
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         if context.progress < self.start:

@@ -46,7 +46,9 @@ class GroupDRO(Method):
         assert batch.groups is not None
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
         means, counts = self._group_means(losses.detach().to(self.q), batch.groups)
-        self._raise_weights(means, counts > 0)
+        exponents = self.eta * torch.where(counts > 0, means + self.adjustments, 0.0)
+        # q exp(exponents) / sum, by logarithms: exp of a large loss would overflow.
+        self.q.copy_(torch.softmax(self.q.log() + exponents, dim=0))
         # Written as a mean over samples, with the counts of all ranks: the trainer's average over ranks is then
         # sum_g q_g L_g of the whole batch.
         weights = self.q * counts.sum() / counts.clamp(min=1)
@@ -60,8 +62,3 @@ class GroupDRO(Method):
         members = F.one_hot(groups, len(self.q)).to(losses)
         sums, counts = all_reduce(torch.stack([(members * losses[:, None]).sum(0), members.sum(0)]))
         return sums / counts.clamp(min=1), counts
-
-    def _raise_weights(self, means: Tensor, present: Tensor) -> None:
-        exponents = self.eta * torch.where(present, means + self.adjustments, 0.0)
-        # q exp(exponents) / sum, by logarithms: exp of a large loss would overflow.
-        self.q.copy_(torch.softmax(self.q.log() + exponents, dim=0))

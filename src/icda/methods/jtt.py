@@ -7,7 +7,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Sampling, Setup, Stage
+from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage
 from icda.methods.crt import two_stages
 from icda.methods.per_sample import PerSample, over_training_set
 from icda.ranges import OpenShare
@@ -47,7 +47,9 @@ class JTT(PerSample, Method):
         return [Stage(first, "identification", on_end=self.find_errors), Stage(second, "upweighted", **afresh)]
 
     def find_errors(self, context: Context) -> None:
-        wrong, _ = over_training_set(context, self.errors.float(), _is_wrong)
+        wrong, _ = over_training_set(
+            context, self.errors.float(), lambda said, batch: said.logits.argmax(1) != batch.targets
+        )
         self.errors.copy_(wrong >= 0.5)  # ranks may judge differently
         if not self.errors.any():
             warnings.warn(
@@ -62,7 +64,3 @@ class JTT(PerSample, Method):
 
     def epoch_figures(self) -> Figures:
         return {"upweighted_errors": int(self.errors.sum())}
-
-
-def _is_wrong(output: Output, batch: Batch) -> Tensor:
-    return output.logits.argmax(1) != batch.targets

@@ -1,6 +1,5 @@
 """Meta-Weight-Net: sample weights learned on metadata."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -9,7 +8,7 @@ from torch.nn import functional as F
 
 from icda.meta.strength_network import StrengthLog, StrengthNetwork
 from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
-from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_along
+from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer
 from icda.ranges import NotNegative, PositiveInt
 
 RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
@@ -65,9 +64,6 @@ class MetaWeightNet(OptimizerState, MetaLearner):
             return (self.weights(losses if self.recipe == "long_tail" else now) * losses).mean()
 
         return Outer(list(self.weight_network.parameters()), inner)
-
-    def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        step_along(self.optimizer, gradients)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
