@@ -144,7 +144,8 @@ class StepResult(NamedTuple):
 
 class Method(nn.Module):
     """A way of training: cross entropy, unless a subclass writes another `loss`, or a `step` where one loss on one forward
-    pass is not enough."""
+    pass is not enough. How one of ours differs from its paper, and what to beware of, stands on its page in docs/methods.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation", "validation groups"
     num_networks: ClassVar[int] = 1

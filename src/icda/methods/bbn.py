@@ -13,12 +13,11 @@ class BBN(Method):
     """Train two branches on a shared trunk, one on the data as they are and one that favours rare classes.
 
     In epoch e of E the classifier reads 2 [l f1, (1 - l) f2] with l = 1 - ((e-1)/E)^2, f1 from a uniform batch, f2 from
-    one that holds a class the more often the rarer it is; the loss is l CE(y1) + (1 - l) CE(y2). Training thus goes from
-    features to rare classes. At test time l = 1/2: the classifier reads [f1, f2] of the same sample. The network's last
-    block is doubled by `icda.models.two_branches`; an encoder that already is a `TwoBranches` is taken as it is.
+    one that holds a class the more often the rarer it is; the loss is l CE(y1) + (1 - l) CE(y2). At test time it reads
+    [f1, f2] of the same sample. The network's last block is doubled by `icda.models.two_branches`; an encoder that
+    already is a `TwoBranches` is taken as it is.
 
-    Reference: Zhou et al., "BBN: bilateral-branch network with cumulative learning for long-tailed visual recognition",
-    CVPR 2020.
+    Reference: Zhou et al., "BBN: bilateral-branch network with cumulative learning", CVPR 2020.
     """
 
     def __init__(self, setup: Setup) -> None:

@@ -15,15 +15,11 @@ from icda.ranks import all_reduce
 class GroupDRO(Method):
     """Weight the losses of known groups, with more weight for those with a large loss.
 
-    The loss is sum_g q_g L_g, with L_g the mean cross entropy of group g in the batch.
-    Each step first sets q_g <- q_g exp(eta (L_g + adjustment / sqrt(n_g))) and divides by the sum over all groups. For a
-    group that the batch has none of the exponent is 0: it keeps its weight, up to that division. Groups are drawn equally
-    often. q starts uniform over the groups that occur in training and is part of the state. With eta=0 the loss is the mean
-    over groups of a group's mean loss.
+    The loss is sum_g q_g L_g, with L_g the mean cross entropy of group g in the batch. Each step first sets q_g <- q_g
+    exp(eta (L_g + adjustment / sqrt(n_g))), with an exponent of 0 for a group that the batch has none of, and divides by
+    the sum. Groups are drawn equally often. q starts uniform over the groups that occur in training.
 
     Reference: Sagawa et al., "Distributionally robust neural networks for group shifts", ICLR 2020; mathematics 5.3.
-    Differs from the official code in that an absent group is not raised by its adjustment, and that the adjustment,
-    a constant, is not added to the reported loss.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})

@@ -17,11 +17,10 @@ from icda.ranges import NotNegative, PositiveInt, Share
 class LSDA(MetaLearner):
     """ISDA with a learned variance for every sample.
 
-    The loss is the cross entropy of z_c + (lambda/2) d_c^T diag(v_i) d_c with v_i = sigmoid(MLP(h_i)).
-    The network learns without metadata: a batch is cut in halves, and each serves as the other's metadata.
+    The loss is the cross entropy of z_c + (lambda/2) d_c^T diag(v_i) d_c with v_i = sigmoid(MLP(h_i)). The network
+    learns without metadata: a batch is cut in halves, and each serves as the other's metadata.
 
-    Reference: Pu et al., "Fine-grained recognition with learnable semantic data augmentation", TIP 2024. Differs from the
-    original in the virtual step, which is plain SGD (theirs replays momentum), and in lambda0: 10 there, for CUB.
+    Reference: Pu et al., "Fine-grained recognition with learnable semantic data augmentation", TIP 2024.
     """
 
     needs = frozenset[str]()

@@ -71,12 +71,12 @@ class ScaledLinear(nn.Module):
 class LearnableWeightScaling(ClassifierRetraining):
     """Train with cross entropy, then learn only one factor per class on class-balanced batches.
 
-    Cross entropy takes `first_stage` of the epochs.
-    The factors start at one and multiply weight vector and bias of their class; encoder, weights and biases stay what the
-    first stage made them. Optimiser and schedule start again. Both stages have an epoch at least. The head is a
-    `ScaledLinear`, which reads as the linear layer it is.
+    Cross entropy takes `first_stage` of the epochs. The factors start at one and multiply weight vector and bias of
+    their class; all else stays what the first stage made it. Optimiser and schedule start again. Both stages have an
+    epoch at least.
 
-    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section 4.3.
+    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section
+    4.3.
     """
 
     def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:

@@ -53,14 +53,13 @@ def held_out_figures(held_out: HeldOut) -> HeldOutFigures:
 class MetaICDAMethod(PerSample, MetaLearner):
     """ICDA with sample strengths and statistics learned on metadata.
 
-    A network predicts the strengths from ten training characteristics of a sample.
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
-    (AdamW), the class means and the covariances (SGD with `statistics_rate`) along the exact gradient; then the real step
-    is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances
-    are then kept positive semidefinite). With `held_out`, the folder of a finished run of a method with cross-fitted
-    networks (shortcut_prior, xrm, mat) on the same samples, the strength network also reads what those say of a sample
-    they have not learned from: -log p(y | x) and the entropy of p. With `memory` it also reads the sample's mean loss and
-    margin over all epochs so far. `withdrawal` multiplies negative strengths. Options not listed are those of `ICDALoss`.
+    (AdamW), which reads ten training characteristics of a sample, the class means and the covariances (SGD with
+    `statistics_rate`) along the exact gradient; then the real step is taken with what was corrected. Corrected
+    statistics serve one step, or stay for good with `persist` (covariances are then kept positive semidefinite). With
+    `held_out`, the folder of a finished run of a method with cross-fitted networks on the same samples, the strength
+    network also reads what those say of a sample they have not learned from; with `memory` its mean loss and margin over
+    all epochs so far. `withdrawal` multiplies negative strengths. Options not listed are those of `ICDALoss`.
 
     Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; mathematics 4.13 to 4.20.
     """

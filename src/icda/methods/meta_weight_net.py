@@ -22,12 +22,12 @@ class MetaWeightNet(OptimizerState, MetaLearner):
     """Weight samples by a small network that reads each loss, learned on metadata.
 
     w_i = sigmoid(MLP(l_i)); the network learns on metadata through a virtual SGD step. With `normalise` the weights of a
-    batch are scaled to a mean of one. The authors published two recipes. "noise": l_i is detached, and the network learns
-    by Adam, 1e-3. "long_tail": l_i is not detached in the virtual step, weights are always normalised, and the network
-    learns by SGD, 1e-5, with Nesterov momentum 0.9. `weight_rate` and `weight_decay` are the recipe's where not given.
+    batch are scaled to a mean of one. The authors published two recipes. "noise": l_i is detached, and the network
+    learns by Adam, 1e-3. "long_tail": l_i is not detached in the virtual step, weights are always normalised, and the
+    network learns by SGD, 1e-5, with Nesterov momentum 0.9. `weight_rate` and `weight_decay` are the recipe's where not
+    given.
 
     Reference: Shu et al., "Meta-Weight-Net: learning an explicit mapping for sample weighting", NeurIPS 2019.
-    Differs from the original in the meta-gradient, which is exact here too but needs no double backward.
     """
 
     @checked

@@ -38,11 +38,10 @@ class Robust(BestEpoch, ShortcutPrior):
     """Find wrong labels, a shortcut or a long tail, and train accordingly: for data you know nothing about.
 
     Four networks are cross-fitted once, as in `shortcut_prior`; what they say of samples they have not seen is judged by
-    the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as in
-    `twin_labels`, which takes no rare class away. A shortcut: what the networks answer is given as a prior, as in
-    `shortcut_prior`; in its soft form only where they do not repeat each other and the class is hard to read. Neither, or
-    no telling which: ICDA, which serves a long tail and harms least; its options are taken, and loss="la" leaves logit
-    adjustment of it.
+    the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as
+    in `twin_labels`. A shortcut: what the networks answer is given as a prior, as in `shortcut_prior`; in its soft form
+    only where they do not repeat each other and the class is hard to read. Neither, or no telling which: ICDA, whose
+    options are taken; loss="la" leaves logit adjustment of it.
 
     No group label, no clean sample and no rate is read. `findings` says in a sentence or two what was found and done.
     """

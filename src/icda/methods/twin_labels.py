@@ -16,17 +16,15 @@ from icda.methods.per_sample import rows
 class TwinLabels(BestEpoch):
     """Refine wrong labels with networks that have not seen the sample; no clean data, no noise rate.
 
-    First, twins: each sample trains one of two networks, and its label flips towards confident answers of the other. What
-    the other says of it is averaged over epochs, the last counting half; the epoch whose average agrees most with the given
-    labels is kept, which stops before the twins harm and reads nothing clean. From these answers and the given labels
-    `refine_labels` finds how often each class turns into which, and each sample's true class. Second, the network that is
-    kept learns from these probabilities as soft labels; with `balance` logits are adjusted by the classes' shares, as in
-    logit adjustment. Where no labels are wrong they stay as they are, and the method is plain training.
+    First, twins: each sample trains one of two networks, and its label flips towards confident answers of the other.
+    From the running mean of these answers at its best epoch and the given labels `refine_labels` finds each sample's
+    true class. Second, the network that is kept learns from these probabilities as soft labels; with `balance` logits
+    are adjusted by the classes' shares. Where no labels are wrong the method is plain training.
 
-    A shortcut looks like wrong labels: the samples that contradict it would be relabelled. `icda audit` tells which it is.
+    A shortcut looks like wrong labels: the samples that contradict it would be relabelled. `icda audit` tells which it
+    is.
 
-    Ours. The flips are those of Pezeshki et al., "Discovering environments with XRM", ICML 2024; a matrix of transitions
-    between classes found from confident answers is in Northcutt et al., "Confident learning", JAIR 2021.
+    Ours, with the flips of Pezeshki et al., "Discovering environments with XRM", ICML 2024.
     """
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut
