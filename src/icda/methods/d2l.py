@@ -111,9 +111,8 @@ class D2L(Method):
     def measure(self, context: Context) -> float:
         """Mean LID of a random part of the training set, the same on every rank; 0 where all features coincide."""
         model = context.models[0]
-        order = torch.randperm(self.num_samples, generator=generator_for(self.seed, "d2l", context.epoch))[
-            : self.samples
-        ]
+        generator = generator_for(self.seed, "d2l", context.epoch)
+        order = torch.randperm(self.num_samples, generator=generator)[: self.samples]
         place = torch.full((self.num_samples,), -1).index_copy_(0, order, torch.arange(self.samples))
         parts: list[tuple[Tensor, Tensor]] = []
         with evaluating(model):

@@ -87,11 +87,9 @@ class MetaLearner(Method):
 
 
 class OptimizerState(nn.Module):
-    """A module whose optimisers are part of its state; `kept_optimizers` says under which names."""
+    """A module whose optimisers are part of its state; `kept_optimizers` are their names there, and their attributes."""
 
-    kept_optimizers: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("optimizer", "optimizer"),
-    )  # name in the state, attribute
+    kept_optimizers: ClassVar[tuple[tuple[str, str], ...]] = (("optimizer", "optimizer"),)
 
     def get_extra_state(self) -> dict[str, Any]:
         return {name: getattr(self, attribute).state_dict() for name, attribute in self.kept_optimizers}

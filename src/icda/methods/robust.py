@@ -9,10 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
-from icda.cross_fit.marks import Mark, find_mark
+from icda.cross_fit.marks import Mark, filtered, find_mark, shrink
 from icda.cross_fit.network_verdicts import READ_SAMPLES, is_independent, judge_networks, read_labels, seen_mark
 from icda.cross_fit.networks import rows_of
-from icda.cross_fit.pictures import filtered, shrink
 from icda.cross_fit.rules import Verdict, tail_verdict
 from icda.data.generators import generator_for
 from icda.data.task import Batch
@@ -160,9 +159,9 @@ class Robust(BestEpoch, ShortcutPrior):
         if self.treatment == "labels":
             share = f"{100 * self.found['wrong_labels']:.0f}"
             sentences = [
-                f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
+                f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen "
+                "them; rare classes kept theirs."
             ]
-            sentences[0] += " them; rare classes kept theirs."
         elif self.treatment == "prior" and self.mark:
             sentences = [f"A shortcut: {self._told}. It learned what that does not tell."]
         elif self.treatment == "prior":
