@@ -170,3 +170,56 @@ def train_for():
             train(config, view=StoppingView(steps), **how)
 
     return run
+
+
+@pytest.fixture
+def configure(tmp_path):
+    """`configure(name, **settings)`: three epochs of five batches on digits_lt, files under tmp_path/name."""
+    from icda.training import TrainConfig
+
+    def make(name, **settings):
+        return TrainConfig(**{"epochs": 3, "batch_size": 64, "out": str(tmp_path / name), **settings})
+
+    return make
+
+
+@pytest.fixture
+def assert_same_run():
+    """`assert_same_run(one, other)`: bit-identical checkpoint, model and result, and a log line per epoch."""
+    from icda.training.checkpoint import load_checkpoint
+    from support import assert_same
+
+    def check(one, other):
+        for name in ("checkpoint.pt", "model.pt"):
+            assert_same(load_checkpoint(one / name), load_checkpoint(other / name), name)
+        results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
+        assert_same(*results, "result")
+        for folder, result in zip((one, other), results, strict=True):
+            lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+            assert lines == result["history"]
+            assert [line["epoch"] for line in lines] == list(range(len(lines)))
+
+    return check
+
+
+@pytest.fixture
+def assert_resumes(configure, train_for, assert_same_run):
+    """`assert_resumes(kills, **settings)`: killed after so many steps each time and resumed, a run ends as a whole one.
+
+    The whole run is made unless its folder is given; `every` is how often the other one writes a checkpoint.
+    """
+    from icda.training import train
+
+    def check(*kills, every=2, whole=None, **settings):
+        if whole is None:
+            whole = configure("whole", **settings).folder()
+            train(configure("whole", **settings))
+        config = configure("stopped", checkpoint_every=every, **settings)
+        for steps in kills:
+            train_for(config, steps, resume=True)
+            torch.rand(17)  # what happens between a kill and the resumption must not matter
+        train(config, resume=True)
+        assert_same_run(whole, config.folder())
+        return whole
+
+    return check

@@ -106,14 +106,25 @@ def before_a_step(method, model, context):
     return twin, data, output
 
 
-def meta_gradients(model, data, metadata, inner, tensors, rate):
-    """The textbook: a virtual step of SGD on the inner loss, the loss on metadata after it, double backward."""
+def meta_gradients(model, data, metadata, inner, tensors, rate, random_state=None):
+    """The textbook: a virtual step of SGD on the inner loss, the loss on metadata after it, double backward.
+
+    The first pass draws its dropout masks from `random_state`, where one is given.
+    """
+
+    def logits(parameters, inputs):
+        buffers = {name: value.clone() for name, value in model.named_buffers()}
+        return functional_call(model, (parameters, buffers), (inputs,)).logits
+
     parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    loss = inner(functional_call(model, parameters, (data.inputs,)).logits, parameters["head.weight"])
+    with torch.random.fork_rng(devices=[], enabled=random_state is not None):
+        if random_state is not None:
+            torch.set_rng_state(random_state)
+        loss = inner(logits(parameters, data.inputs), parameters["head.weight"])
     slopes = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
     moved = {name: value - rate * slope for (name, value), slope in zip(parameters.items(), slopes, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, moved, (metadata.inputs,)).logits, metadata.targets)
-    return torch.autograd.grad(meta_loss, list(tensors))
+    meta_loss = F.cross_entropy(logits(moved, metadata.inputs), metadata.targets)
+    return torch.autograd.grad(meta_loss, list(tensors), allow_unused=True, materialize_grads=True)
 
 
 def mixed_inputs(inputs, mix):
@@ -152,6 +163,24 @@ def train_until(config, steps):
         patch.setattr(Trainer, "_step", step)
         with pytest.raises(KeyboardInterrupt):
             train(config)
+
+
+def assert_same(one, other, where=""):
+    """Nested dicts, lists and tensors that are equal to the bit, but for what may differ between two like runs."""
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one.keys() - {"seconds", "environment", "config"}:
+            assert_same(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for position, pair in enumerate(zip(one, other, strict=True)):
+            assert_same(*pair, f"{where}[{position}]")
+    elif isinstance(one, Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
 
 
 def column(page, table, position):

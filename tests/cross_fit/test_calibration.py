@@ -24,7 +24,7 @@ def test_the_loss_is_the_least_that_another_optimiser_finds(num_classes):
     values, rows = logits.numpy(), targets.numpy()
     spread = (values - values.mean(1, keepdims=True)).std()
 
-    def loss(parameters: np.ndarray) -> float:
+    def loss(parameters):
         total = 0.0
         for z, y in zip(values, rows, strict=True):
             shifted = parameters[0] / spread * z + parameters[1:]

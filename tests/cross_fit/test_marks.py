@@ -8,10 +8,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch.nn import functional as F
 
 from icda.cross_fit import marks
-from icda.cross_fit.held_out import HeldOut
-from icda.cross_fit.marks import Mark, find_mark, neighbour_shares
+from icda.cross_fit.marks import Mark, find_mark, neighbour_shares, shrink
 from icda.cross_fit.network_verdicts import is_independent, mark_chance
-from icda.cross_fit.pictures import shrink
+from icda.cross_fit.networks import HeldOut
 from icda.cross_fit.rules import NO, YES
 from icda.data import create_task
 from icda.data.bias.noise import noisy_labels

@@ -118,8 +118,8 @@ def test_labels_are_read_beside_a_shortcut_and_not_where_they_are_wrong():
 
 
 def test_what_is_read_of_contradicted_labels_counts_by_what_is_read_elsewhere():
-    def readability(*read: float) -> float:
-        return held_out(answers(0.1), 1.0, read).readability  # type: ignore[arg-type]
+    def readability(*read):
+        return held_out(answers(0.1), 1.0, read).readability
 
     assert readability(0.7, 0.02, 0.9) == pytest.approx(0.5)
     assert readability(0.5, 0.02, 0.9) == 0

@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from torch.nn import functional as F
 
-from icda.cross_fit.held_out import HeldOut
+from icda.cross_fit.marks import filtered, shrink
 from icda.cross_fit.network_verdicts import READ, read_labels
-from icda.cross_fit.pictures import filtered, shrink
+from icda.cross_fit.networks import HeldOut
 
 COUNT = 800
 

@@ -1,11 +1,9 @@
 """The ten characteristics against their definitions, and what a sample was like in all epochs so far."""
 
-import io
 import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.meta.characteristics import NAMES, Characteristics, SampleHistory
 
@@ -54,7 +52,7 @@ def reference(logits, h, y, weight, mean_loss, mean_margin):
 
 def class_means(batches):
     """Mean loss and margin of every class that is there."""
-    rows: dict[int, list[tuple[float, float]]] = {}
+    rows = {}
     for logits, targets in batches:
         for z, y in zip(logits.tolist(), targets.tolist(), strict=True):
             rows.setdefault(y, []).append(loss_and_margin(z, y))
@@ -73,6 +71,7 @@ def test_every_row_equals_the_definitions(epochs):
         characteristics.observe(earlier, targets)
         characteristics.end_epoch()
         means = class_means([(earlier, targets)])
+    characteristics.observe(*_pair(samples(20, 3)))  # what the running epoch has seen does not count yet
     logits, features, targets, weight = samples(9, seed=1)
     found = characteristics(logits, features, targets, weight)
     assert found.shape == (9, 10)
@@ -80,16 +79,6 @@ def test_every_row_equals_the_definitions(epochs):
         wanted = reference(logits[i].tolist(), features[i].tolist(), y, weight.tolist(), *means[y])
         for name, value in zip(NAMES, found[i].tolist(), strict=True):
             assert value == pytest.approx(wanted[name], rel=1e-6, abs=1e-9), name
-
-
-def test_in_the_first_epoch_classes_are_taken_to_have_loss_five_and_margin_one():
-    characteristics = Characteristics(COUNTS)
-    characteristics.observe(*_pair(samples(20, 3)))  # what the running epoch has seen does not count yet
-    rows = characteristics(*samples(9, 1))
-    column = dict(zip(NAMES, rows.T, strict=True))
-    assert torch.equal(column["class_mean_loss"], torch.full_like(column["loss"], 5))
-    torch.testing.assert_close(column["relative_loss"], column["loss"] - 5)
-    torch.testing.assert_close(column["relative_margin"], column["margin"] - 1)
 
 
 def test_class_means_are_those_of_the_last_epoch_alone():
@@ -116,20 +105,6 @@ def test_a_class_without_samples_keeps_its_means():
     assert torch.equal(characteristics.mean_loss[kept], loss[kept])
     assert torch.equal(characteristics.mean_margin[kept], margin[kept])
     assert characteristics.mean_loss[moved] != loss[moved]
-
-
-def test_state_taken_within_an_epoch_continues_it():
-    whole, first, second = (Characteristics(COUNTS) for _ in range(3))
-    batches = [_pair(samples(12, seed)) for seed in (1, 2)]
-    for batch in batches:
-        whole.observe(*batch)
-    first.observe(*batches[0])
-    second.load_state_dict(_through_a_file(first.state_dict()))
-    second.observe(*batches[1])
-    for one in (whole, second):
-        one.end_epoch()
-    assert torch.equal(whole.mean_loss, second.mean_loss)
-    assert torch.equal(whole.mean_margin, second.mean_margin)
 
 
 def test_nothing_carries_a_gradient():
@@ -192,14 +167,6 @@ def test_two_ranks_have_the_means_of_one_process_even_when_resumed(run_on_ranks)
 def _pair(drawn):
     logits, _, targets, _ = drawn
     return logits, targets
-
-
-def _through_a_file(state):
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    buffer.seek(0)
-    loaded: dict[str, Tensor] = torch.load(buffer, weights_only=True)
-    return loaded
 
 
 EPOCHS, SAMPLES = 3, 7

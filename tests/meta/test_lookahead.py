@@ -1,12 +1,8 @@
 """The look-ahead against double backward, finite differences, closed forms and one process."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -14,11 +10,12 @@ from icda.functional.strength import Strength
 from icda.losses import ICDALoss
 from icda.meta import Forward, look_ahead
 from icda.meta.moments import normalised, with_values
-from icda.methods.base import Context, Setup
+from icda.methods.base import Setup
 from icda.methods.meta_icda import MetaICDAMethod
 from icda.methods.meta_weight_net import MetaWeightNet
 from icda.methods.metasaug import MetaSAug
 from icda.models import FeatureClassifier, create_model
+from support import make_context, meta_gradients
 
 RATE = 0.3
 CLASSES = 4
@@ -38,40 +35,8 @@ def batch(size, seed):
     return Batch(inputs, targets, None, torch.arange(size))
 
 
-def context(model, metadata):
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    return Context(
-        networks=[model],
-        models=[model],
-        optimizers=[optimizer],
-        apply=lambda loss: None,
-        training_batches=lambda: iter(()),
-        next_metadata=lambda: metadata,
-        iteration=9,
-        progress=0.9,
-    )
-
-
 def setup(model):
     return Setup(CLASSES, model.feature_dim, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75)
-
-
-def textbook(model, inputs, inner, outer, metadata, random_state):
-    """Double backward through the whole network."""
-
-    def buffers() -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in model.named_buffers()}
-
-    now = torch.get_rng_state()
-    torch.set_rng_state(random_state[0])
-    parameters = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
-    logits = functional_call(model, (parameters, buffers()), (inputs,)).logits
-    torch.set_rng_state(now)
-    loss = inner(logits, parameters["head.weight"])
-    gradients = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
-    moved = {name: p - RATE * g for (name, p), g in zip(parameters.items(), gradients, strict=True)}
-    meta_loss = F.cross_entropy(functional_call(model, (moved, buffers()), (metadata.inputs,)).logits, metadata.targets)
-    return torch.autograd.grad(meta_loss, list(outer), allow_unused=True, materialize_grads=True)
 
 
 def close(found, wanted, tolerance):
@@ -82,7 +47,7 @@ def close(found, wanted, tolerance):
     assert (found - wanted).abs().max() <= tolerance * scale
 
 
-METHODS: dict[str, Callable[[FeatureClassifier], Any]] = {
+METHODS = {
     "meta_icda full covariance": lambda model: MetaICDAMethod(setup(model), covariance="full"),
     "meta_icda diagonal": lambda model: MetaICDAMethod(setup(model), covariance="diagonal"),
     "meta_icda low rank": lambda model: MetaICDAMethod(setup(model), covariance="low_rank", rank=3),
@@ -114,13 +79,13 @@ def test_full_look_ahead_equals_double_backward_through_a_batchnorm_resnet(name,
     mode, record, tolerance = WAYS[way]
     model, data, metadata = network(), batch(12, 1), batch(9, 2)
     method = METHODS[name](model).double().train()
-    where = context(model.train(), metadata)
+    where = make_context(model.train(), rate=RATE, next_metadata=lambda: metadata, iteration=9, progress=0.9)
     forward = Forward.of(model, data.inputs, record)
     method.observe(forward.output, data, where)
     tensors, inner = method.outer(forward.output, data, where)
     found = look_ahead(model, forward, inner, tensors, metadata.inputs, metadata.targets, RATE, mode)
     tensors, inner = method.outer(forward.output, data, where)  # anew: the first graph is spent
-    wanted = textbook(model, data.inputs, inner, tensors, metadata, forward.random_state)
+    wanted = meta_gradients(model, data, metadata, inner, tensors, RATE, forward.random_state[0])
     for gradient, reference in zip(found.gradients, wanted, strict=True):
         if name == "meta_icda linear" and gradient.shape == (1,):  # what all strengths share is taken off again
             assert max(float(gradient.abs()), float(reference.abs())) < 1e-15
@@ -135,21 +100,21 @@ def test_full_look_ahead_draws_the_same_dropout_masks_again(way):
     forward = Forward.of(model.train(), data.inputs, record)
     weights = torch.randn(12, dtype=torch.float64).requires_grad_()
 
-    def weighted(logits: Tensor, weight: Tensor) -> Tensor:
+    def weighted(logits, weight):
         return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
 
     # The metadata pass draws masks of its own: fix them so that both ways see the same.
     torch.manual_seed(7)
     found = look_ahead(model, forward, weighted, [weights], metadata.inputs, metadata.targets, RATE, mode)
     torch.manual_seed(7)
-    wanted = textbook(model, data.inputs, weighted, [weights], metadata, forward.random_state)
+    wanted = meta_gradients(model, data, metadata, weighted, [weights], RATE, forward.random_state[0])
     close(found.gradients[0], wanted[0], tolerance)
 
 
 class HeadProblem:
     """ICDA on a linear model: its outer variables, and the adjusted logits as a function of them and of the weight."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         torch.manual_seed(3)
         self.model = FeatureClassifier(nn.Flatten(), nn.Linear(3 * 64, CLASSES)).double()
         self.data, self.metadata = batch(7, 1), batch(6, 2)
@@ -162,15 +127,15 @@ class HeadProblem:
         mean, variances = normalised(self.running)
         self.outer = {"alpha": self.direct.per_sample, "mean": mean, "variances": variances + 0.1}
 
-    def adjusted(self, outer: dict[str, Tensor], logits: Tensor, weight: Tensor) -> Tensor:
+    def adjusted(self, outer, logits, weight):
         strength = Strength(self.direct.per_class, outer["alpha"])
         moments = with_values(self.running, [outer["mean"], outer["variances"]])
         return logits + self.criterion.combine(self.data.targets, weight, 0.8, strength, moments)
 
-    def look_ahead(self, mode: str) -> dict[str, Tensor]:
+    def look_ahead(self, mode):
         leaves = {name: value.detach().clone().requires_grad_() for name, value in self.outer.items()}
 
-        def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        def inner(logits, weight):
             return F.cross_entropy(self.adjusted(leaves, logits, weight), self.data.targets)
 
         forward = Forward.of(self.model, self.data.inputs)
@@ -178,14 +143,14 @@ class HeadProblem:
         found = look_ahead(self.model, forward, inner, list(leaves.values()), meta_inputs, meta_targets, RATE, mode)
         return dict(zip(leaves, found.gradients, strict=True))
 
-    def virtual_head(self, outer: dict[str, Tensor]) -> list[Tensor]:
+    def virtual_head(self, outer):
         head = [self.weight.clone().requires_grad_(), self.bias.clone().requires_grad_()]
         logits = F.linear(self.features, *head)
         loss = F.cross_entropy(self.adjusted(outer, logits, head[0]), self.data.targets)
         slopes = torch.autograd.grad(loss, head)
         return [(value - RATE * slope).detach() for value, slope in zip(head, slopes, strict=True)]
 
-    def meta_loss(self, head: list[Tensor]) -> Tensor:
+    def meta_loss(self, head):
         return F.cross_entropy(F.linear(self.model.encoder(self.metadata.inputs), *head), self.metadata.targets)
 
 
@@ -219,7 +184,7 @@ def test_head_look_ahead_equals_the_closed_form_for_alpha():
     head = [value.requires_grad_() for value in problem.virtual_head(problem.outer)]
     pull_weight, pull_bias = torch.autograd.grad(problem.meta_loss(head), head)
 
-    def adjusted(weight: Tensor) -> Tensor:
+    def adjusted(weight):
         return problem.adjusted(problem.outer, F.linear(problem.features, weight, problem.bias), weight)
 
     slopes = torch.autograd.functional.jacobian(adjusted, problem.weight)
@@ -239,7 +204,7 @@ def test_buffers_parameters_and_random_state_are_left_as_they_were(mode):
     random_state = torch.get_rng_state()
     weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
 
     look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE, mode)
@@ -256,7 +221,7 @@ def test_the_shared_forward_pass_still_serves_the_real_step(way):
     reference = {name: value.clone() for name, value in model.state_dict().items()}
     weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
 
     forward = Forward.of(model, data.inputs, record)
@@ -276,7 +241,7 @@ def test_a_variable_the_inner_loss_does_not_use_gets_a_zero_gradient():
     forward = Forward.of(model, data.inputs)
     used = torch.ones((), dtype=torch.float64, requires_grad=True)
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return used * F.cross_entropy(logits, data.targets)
 
     found = look_ahead(model, forward, inner, [idle, used], metadata.inputs, metadata.targets, RATE)
@@ -308,7 +273,7 @@ def gradients(rows, meta_rows, mode):
     model, inputs, metadata, weights = problem()
     targets = (torch.arange(8) % RANK_CLASSES)[rows]
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return (weights[targets] * F.cross_entropy(logits, targets, reduction="none")).mean()
 
     forward = Forward.of(model, inputs[rows], record=mode == "difference")

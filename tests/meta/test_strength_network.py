@@ -113,8 +113,6 @@ def test_inputs_layers_and_normalisation_can_be_chosen(layers):
     assert network(torch.randn(3, 1)).shape == (3,)
 
 
-# -- signed strengths -------------------------------------------------------------------------------------------------
-
 LABELS = torch.tensor([0, 1, 0, 0, 2, 0, 1, 1, 1, 1, 3, 0])  # five of 0 and of 1; 2 and 3 have one sample each
 ALONE = torch.tensor([4, 10])
 
@@ -265,14 +263,6 @@ def test_groups_are_left_out_where_none_are_known():
     for log in (known, withheld):
         figures = log.take()
         assert figures.keys() == {"strength_mean", "strength_by_class"}
-
-
-def test_state_taken_within_an_epoch_reports_the_whole_of_it():
-    first, second = (StrengthLog(CLASSES, GROUPS) for _ in range(2))
-    first.add(*draws(1))
-    second.load_state_dict(first.state_dict())
-    second.add(*draws(2))
-    same(second.take(), reference([draws(1), draws(2)]))
 
 
 def log_on_rank(rank):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -18,12 +18,12 @@ CLASSES = 4
 class Branches(nn.Module):
     """In-place sums and ReLUs, as torchvision's networks have them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first, self.second = nn.Conv2d(3, 6, 3, padding=1), nn.Conv2d(6, 6, 3, padding=1, groups=2)
         self.norm, self.act = nn.BatchNorm2d(6), nn.ReLU(inplace=True)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images):
         maps = self.act(self.first(images))
         out = self.norm(self.second(maps))
         out += maps
@@ -176,7 +176,7 @@ def test_half_precision_is_refused_by_a_difference_and_taken_by_the_exact_form()
             difference_tangent(model, forward, direction)
         assert torch.isfinite(exact_tangent(model, forward, direction)).all()
 
-        def inner(logits: Tensor, weight: Tensor) -> Tensor:
+        def inner(logits, weight):
             return (weights * F.cross_entropy(logits, torch.arange(6) % CLASSES, reduction="none")).mean()
 
         found = look_ahead(model, forward, inner, [weights], inputs, torch.arange(6) % CLASSES, 0.1)

@@ -3,10 +3,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from icda.data import Task, create_task
+from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Method, Setup, Stage, check_needs
-from icda.methods.base import MissingNeedError, check_networks
+from icda.methods import Method, Setup, Stage
 from icda.models import FeatureClassifier, create_model
 from support import make_context
 
@@ -57,40 +56,3 @@ def test_the_setup_tells_counts_of_classes_and_groups():
     assert Setup.of(other, model, 3).group_counts is None
     assert Setup.of(other, model, 3, batch_size=64).batch_size == 64
     assert Setup.of(other, model, 3, batch_size=10**6).batch_size == len(other.train), "a full batch"
-
-
-@pytest.fixture
-def bare():
-    whole = create_task("digits")
-    return Task("bare", 10, whole.train, None, whole.test)
-
-
-def test_what_a_task_has_is_not_asked_for_again(bare):
-    check_needs("any", frozenset({"groups", "metadata", "validation"}), create_task("digits_coloured"))
-    check_needs("none", frozenset(), bare)
-
-
-@pytest.mark.parametrize(
-    ("needs", "words"),
-    [
-        ({"groups"}, "groups"),
-        ({"metadata"}, "metadata"),
-        ({"validation"}, "validation"),
-        ({"metadata", "groups"}, "groups and metadata"),
-    ],
-)
-def test_what_a_task_lacks_is_named_with_method_task_and_where_to_look(needs, words, bare):
-    with pytest.raises(MissingNeedError) as caught:
-        check_needs("group_dro", frozenset(needs), bare)
-    message = str(caught.value)
-    assert message.startswith(f"method 'group_dro' needs {words}, which task 'bare' does not have.")
-    assert "icda list methods" in message
-
-
-@pytest.mark.parametrize(("wanted", "given"), [(2, 1), (1, 2), (3, 1)])
-def test_another_number_of_networks_is_refused(wanted, given):
-    method = Method()
-    method.num_networks = wanted
-    check_networks(method, wanted)
-    with pytest.raises(ValueError, match=f"trains {wanted} networks .*got {given}"):
-        check_networks(method, given)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from support import make_context, make_network
 SETUP = Setup(num_classes=3, feature_dim=5, class_counts=torch.full((3,), 16), epochs=10, num_samples=48)
 INPUTS = torch.randn(48, 4, generator=torch.Generator().manual_seed(1))
 TARGETS = torch.arange(48) % 3
-SMALL: dict[str, Any] = {"neighbours": 4, "neighbourhood": 16, "window": 2, "start": 0.0}
+SMALL = {"neighbours": 4, "neighbourhood": 16, "window": 2, "start": 0.0}
 
 
 @pytest.fixture

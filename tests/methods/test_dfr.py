@@ -1,10 +1,8 @@
 """DFR: a plain training, then the L1 head of standardised validation features with groups of equal mass."""
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data import create_task
@@ -84,7 +82,7 @@ def test_the_head_leaves_the_attribute_aside_that_a_plain_one_follows():
     plain = fit_sparse_head(encoded.features, TARGETS, 2, 0.01)
     balanced = fit_balanced(encoded, 2, 0.01)
 
-    def ratio(weight: Tensor) -> float:
+    def ratio(weight):
         spurious, core = (weight[1] - weight[0]).abs().tolist()
         return spurious / core
 
@@ -97,10 +95,10 @@ def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch)
     right = {0.3: 0, 0.1: 1, 0.03: 3, 0.01: 3, 0.003: 2, 0.001: 0}
 
     class Pretended:
-        def __init__(self, l1: float) -> None:
+        def __init__(self, l1):
             self.l1 = l1
 
-        def logits(self, features: Tensor) -> Tensor:
+        def logits(self, features):
             positions = (features[:, None] == INPUTS[None]).all(2).nonzero()[:, 1]
             groups, targets = GROUPS[positions], TARGETS[positions]
             counts = torch.zeros(4, dtype=torch.int64)
@@ -111,7 +109,7 @@ def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch)
                     answers[row] = 1 - targets[row]
             return F.one_hot(answers, 2).float()
 
-    def pretend(part: Encoded, num_classes: int, l1: float, start: Any = None) -> Pretended:
+    def pretend(part, num_classes, l1, start=None):
         learned_from.append(part.groups)
         return Pretended(l1)
 
@@ -123,9 +121,9 @@ def test_the_penalty_is_chosen_by_the_worst_group_of_the_other_half(monkeypatch)
 
 def watched(patch):
     """What heads are fitted to from now on."""
-    seen: list[Encoded] = []
+    seen = []
 
-    def watch(encoded: Encoded, *arguments: Any, **named: Any) -> Any:
+    def watch(encoded, *arguments, **named):
         seen.append(encoded)
         return fit_balanced(encoded, *arguments, **named)
 

@@ -4,31 +4,28 @@ The list is that of the registries: a new method is tested here by being there. 
 embedded digits that has what the method says it needs and nothing else, so that a need it does not declare fails too.
 """
 
+import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data import TASKS, create_task
-from icda.methods import method_names, method_needs
+from icda.methods import METHODS, method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.methods.create import method_class
-from icda.training import Trainer, evaluate_folder, train
-from icda.training.checkpoint import load_checkpoint
+from icda.methods.d2l import D2L
+from icda.training import TrainConfig, Trainer, evaluate_folder, train
 from icda.training.evaluation import evaluating
 from icda.training.run import build, load_folder, make_accelerator
-from support import short_run
+from support import assert_same
 
 EPOCHS, BATCH_SIZE, STEPS = 3, 40, 4  # 150 samples: four batches an epoch; the last epoch is a second stage's
 KILLS = (2 * STEPS - 1, 3)  # with the checkpoint of step 6 as the last, then with that of the second epoch
 # Options with state or stages of their own, and the steps after which such a run is killed, beginning at its checkpoint.
 SOFT = {"form": "soft", "repeats": 2, "stratified": True}
-VARIANTS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
+VARIANTS = {
     "metasaug from early on": ("metasaug", {"start": 0.2}, KILLS),
     "difference": ("meta_icda", {"lookahead": "difference"}, KILLS),
     "small batches of metadata": ("meta_icda", {"meta_batch_size": 20}, KILLS),
@@ -38,8 +35,18 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
     **{name: (name, {"cross_fit_epochs": 2 / 3}, (2, 8, 3, 4)) for name in ("xrm", "mat", "shortcut_prior")},
     "repeats": ("xrm", {"repeats": 2, "stratified": True}, (3, 8, 3, 4, 6)),
     "networks trained again": ("shortcut_prior", SOFT, (3, 4, 3, 4, 5, 4)),
+    "killed where the weight jumps": ("irm", {"anneal_steps": 0.5, "penalty": 2.0}, KILLS),
+    "a choice in each epoch": ("truncated_lq", {"threshold": 0.15, "refresh": 1}, KILLS),
+    "boxes": ("lisa", {"mix": "cutmix"}, KILLS),
+    "the way back": ("d2l_that_turns", {}, (5, 3)),
 }
-UNRELATED = {"seconds", "config", "environment"}  # may differ between two runs that are otherwise the same
+
+
+class Turning(D2L):
+    """Finds its turning point in the second epoch, whatever the features do."""
+
+    def turns(self, epoch):
+        return epoch == 1
 
 
 def num_networks(name):
@@ -88,41 +95,40 @@ def task_name(needs):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_tasks():
+def _small_tasks_and_a_turning_point():
     list(TASKS)  # the first look-up fills the registry
     with pytest.MonkeyPatch.context() as patch:
         for needs in {method_needs(name) for name in method_names()}:
             name, task = task_name(needs), small_task(needs)
             patch.setitem(TASKS._entries, name, lambda root, seed, task=task: task)
             patch.setitem(TASKS._aliases, name, name)
+        for part, entry in ((METHODS._entries, Turning), (METHODS._aliases, "d2l_that_turns")):
+            patch.setitem(part, "d2l_that_turns", entry)
         yield
 
 
-def configure(name, folder, **settings):
-    task = task_name(method_needs(name))
-    return short_run(folder, name, task=task, epochs=EPOCHS, batch_size=BATCH_SIZE, **settings)
-
-
-WholeRun = Callable[..., tuple[Path, dict[str, Any]]]
+def settings_of(name, **options):
+    usual = {"model": "mlp", "epochs": EPOCHS, "batch_size": BATCH_SIZE, "learning_rate": 0.05}
+    return {"task": task_name(method_needs(name)), "method": name, "options": options, **usual}
 
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory):
     """Folder and result of an undisturbed training, made once for each method and its options."""
-    made: dict[str, tuple[Path, dict[str, Any]]] = {}
+    made = {}
 
-    def run(name: str, **options: Any) -> tuple[Path, dict[str, Any]]:
+    def run(name, **options):
         key = f"{name} {options}"
         if key not in made:
             folder = tmp_path_factory.mktemp(name)
-            made[key] = folder, train(configure(name, folder, options=options))
+            made[key] = folder, train(TrainConfig(**settings_of(name, **options), out=str(folder)))
         return made[key]
 
     return run
 
 
 @every_method
-def test_it_trains_and_the_saved_model_gives_the_same_answers(name, whole_run, tmp_path):
+def test_it_trains_and_the_saved_model_gives_the_same_answers(name, whole_run):
     folder, result = whole_run(name)
     epochs = sum(stage.epochs for stage in load_folder(folder)[3].stages(EPOCHS))
     assert epochs > EPOCHS if getattr(method_class(name), "adds_epochs", False) else epochs == EPOCHS
@@ -131,57 +137,29 @@ def test_it_trains_and_the_saved_model_gives_the_same_answers(name, whole_run, t
     read = evaluate_folder(folder)
     assert read["confusion"] == result["confusion"]
     assert read["metrics"] == result["metrics"]
-    config = configure(name, tmp_path)
-    untrained, _ = build(config, small_task(method_needs(name)))
+    untrained, _ = build(TrainConfig(**settings_of(name)), small_task(method_needs(name)))
     _, _, trained, _ = load_folder(folder)
     for before, after in zip(untrained, trained, strict=True):
         pairs = zip(before.parameters(), after.parameters(), strict=True)
         assert any(not torch.equal(old, new) for old, new in pairs), "a network that did not learn"
 
 
-def parts(value, where=""):
-    """Every number, text and tensor in nested dicts and lists, with its place."""
-    if isinstance(value, dict):
-        for key in value.keys() - UNRELATED:
-            yield from parts(value[key], f"{where}.{key}")
-    elif isinstance(value, list | tuple):
-        for position, item in enumerate(value):
-            yield from parts(item, f"{where}[{position}]")
-    else:
-        yield where, value
-
-
-def check_resumed(name, options, kills, whole, out, train_for):
-    """A run that is killed after so many steps, resumed, and so on, ends as the whole one."""
-    config = configure(name, out, options=options, checkpoint_every=3)
-    for steps in kills:
-        train_for(config, steps, resume=True)
-        torch.rand(3)  # what happens between a kill and the resumption must not matter
-    train(config, resume=True)
-    for file in ("checkpoint.pt", "model.pt"):
-        found, wanted = dict(parts(load_checkpoint(out / file))), dict(parts(load_checkpoint(whole / file)))
-        assert found.keys() == wanted.keys(), file
-        for place, value in wanted.items():
-            same = torch.equal(found[place], value) if isinstance(value, Tensor) else found[place] == value
-            assert same, f"{file}{place}"
-
-
 @every_method
-def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(name, whole_run, tmp_path, train_for):
-    check_resumed(name, {}, KILLS, whole_run(name)[0], tmp_path, train_for)
+def test_a_training_killed_in_an_epoch_and_after_one_ends_bit_identical(name, whole_run, assert_resumes):
+    assert_resumes(*KILLS, every=3, whole=whole_run(name)[0], **settings_of(name))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_with_other_options_it_ends_bit_identical_too(variant, whole_run, tmp_path, train_for):
+def test_with_other_options_it_ends_bit_identical_too(variant, whole_run, assert_resumes):
     name, options, kills = VARIANTS[variant]
-    check_resumed(name, options, kills, whole_run(name, **options)[0], tmp_path, train_for)
+    assert_resumes(*kills, every=3, whole=whole_run(name, **options)[0], **settings_of(name, **options))
 
 
 @every_method
 def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(name, whole_run):
     _, task, networks, method = load_folder(whole_run(name)[0])
     inputs = task.test.batch(torch.arange(20)).inputs
-    state = {place: value.clone() for place, value in parts(method.state_dict()) if isinstance(value, Tensor)}
+    state = copy.deepcopy(method.state_dict())
     with torch.no_grad(), evaluating(*networks, method):
         logits = method.predict(networks, inputs)
         again = method.predict(networks, inputs)
@@ -190,12 +168,11 @@ def test_predictions_in_evaluation_mode_depend_on_the_sample_alone(name, whole_r
     assert torch.isfinite(logits).all()
     assert torch.equal(again, logits)
     torch.testing.assert_close(alone, logits, rtol=1e-4, atol=1e-4)
-    for place, value in parts(method.state_dict()):
-        assert not isinstance(value, Tensor) or torch.equal(value, state[place]), f"predict changed {place}"
+    assert_same(method.state_dict(), state, "predict changed ")
 
 
 @needy_methods
-def test_a_task_without_what_it_needs_is_refused_before_training(name, tmp_path):
+def test_a_task_without_what_it_needs_is_refused_before_training(name):
     whole = small_task(method_needs(name))
     lacking = {
         "groups": replace(whole, train=replace(whole.train, groups=None)),
@@ -205,13 +182,12 @@ def test_a_task_without_what_it_needs_is_refused_before_training(name, tmp_path)
     }
     for need in method_needs(name):
         with pytest.raises(MissingNeedError, match=f"method '{name}' needs .*{need}.*, which task"):
-            build(configure(name, tmp_path / "run"), lacking[need])
-    assert not (tmp_path / "run").exists()
+            build(TrainConfig(**settings_of(name)), lacking[need])
 
 
 @paired_methods
 def test_its_networks_start_apart_and_one_too_few_is_refused_before_training(name, tmp_path):
-    config, task = configure(name, tmp_path / "run"), small_task(method_needs(name))
+    config, task = TrainConfig(**settings_of(name)), small_task(method_needs(name))
     networks, method = build(config, task)
     assert len(networks) == num_networks(name)
     first, second = (torch.cat([value.flatten() for value in network.parameters()]) for network in networks[:2])

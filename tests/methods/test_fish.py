@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
 
 import support
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.methods import Setup
-from icda.methods.fish import Fish, interpolate
+from icda.methods.fish import Fish
 from icda.models import FeatureClassifier, create_model
 
 DOMAINS = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -101,32 +100,6 @@ def test_before_start_it_is_cross_entropy_on_the_whole_batch():
     assert method.step(BATCH, context).extra == {"inner_steps": 3.0}
 
 
-def test_to_second_order_it_follows_the_gradient_of_the_losses_minus_the_inner_products():
-    """Mean over the two orders: theta - epsilon lr (g1 + g2) + epsilon lr^2/2 grad(g1 . g2) + O(lr^3)."""
-    first, second = (torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in (1, 2))
-    rate, epsilon = 1e-3, 0.5
-
-    def losses(theta: Tensor) -> list[Tensor]:
-        return [(matrix @ theta).exp().sum() for matrix in (first, second)]
-
-    start = torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64, requires_grad=True)
-    moves = []
-    for order in ((0, 1), (1, 0)):
-        layer = nn.ParameterDict({"theta": nn.Parameter(start.detach().clone())})
-        before = {"theta": start.detach().clone()}
-        for which in order:
-            (gradient,) = torch.autograd.grad(losses(layer["theta"])[which], [layer["theta"]])
-            with torch.no_grad():
-                layer["theta"] -= rate * gradient
-        interpolate(layer, before, epsilon)
-        moves.append(layer["theta"].detach() - start.detach())
-    gradients = [torch.autograd.grad(loss, [start], create_graph=True)[0] for loss in losses(start)]
-    (agreement,) = torch.autograd.grad(gradients[0] @ gradients[1], [start], retain_graph=True)
-    expected = epsilon * (-rate * (gradients[0] + gradients[1]) + rate**2 / 2 * agreement).detach()
-    found, second_order = (moves[0] + moves[1]) / 2, float((epsilon * rate**2 / 2 * agreement).norm())
-    assert float((found - expected).norm()) < 0.05 * second_order
-
-
 def test_all_domains_come_first_at_some_iteration():
     method = Fish(SETUP)
     firsts = {int(GROUPS[method.parts(BATCH, iteration)[0][0].positions[0]]) % 3 for iteration in range(30)}
@@ -165,28 +138,3 @@ def test_a_batch_too_small_for_two_samples_of_each_domain_is_refused():
     Fish(tight)
     with pytest.raises(ValueError, match=r"4 samples cannot hold 2 of each of 3 domains\. Set --batch-size to 6"):
         Fish(Setup(2, 6, torch.tensor([60, 40]), 1, 100, batch_size=4, group_domains=DOMAINS))
-
-
-def two_steps(rank):
-    """Two Fish steps on a rank's share of a batch that divides unevenly; rank -1 is a single process with all of it."""
-    model = make_model()
-    groups = torch.tensor(
-        [0, 0, 1, 1, 0, 1, 1, 3, 4, 4, 2, 5, 5, 2, 0]
-    )  # of domains 0, 1, 2 rank 0 has 3, 3, 2 and rank 1 has 2, 3, 2
-    inputs = torch.randn(15, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    mine = slice(None) if rank < 0 else slice(rank, None, 2)
-    batch = Batch(inputs[mine], (groups // 3)[mine], groups[mine], torch.arange(15)[mine])
-    optimizer = optimizer_of(model, "sgd")
-    context = make_context(model, optimizer, share=1.0 if rank < 0 else batch.num_samples * 2 / 15)
-    if rank >= 0:
-        context.networks = [DistributedDataParallel(model)]
-    for context.iteration in range(2):
-        Fish(SETUP).step(batch, context)
-    return {name: value.detach() for name, value in model.named_parameters()}
-
-
-def test_two_ranks_do_what_one_process_does(run_on_ranks):
-    wanted = two_steps(-1)
-    for found in run_on_ranks(two_steps):
-        for name, value in wanted.items():
-            torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12)

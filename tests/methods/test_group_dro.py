@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.loader import balanced_weights
@@ -88,7 +87,7 @@ def batch_of(groups, seed=0):
 
 
 def group_losses(logits, targets, groups):
-    losses: dict[int, list[Tensor]] = {}
+    losses = {}
     for row, target, group in zip(logits, targets.tolist(), groups, strict=True):
         losses.setdefault(group, []).append(-row.log_softmax(0)[target])
     return {group: sum(values[1:], values[0]) / len(values) for group, values in losses.items()}
@@ -150,28 +149,3 @@ def test_a_group_without_training_samples_gets_no_weight():
     assert torch.isfinite(method.loss(output, batch, CONTEXT))
     assert float(method.q[2]) == 0
     assert float(method.q.sum()) == pytest.approx(1)
-
-
-def on_rank(rank):
-    """What the trainer averages: a rank's loss and gradient times its share of the batch; then the weights."""
-    method, total, slope = GroupDRO(SETUP, eta=0.5).double(), torch.zeros(()), torch.zeros(6, 3, dtype=torch.float64)
-    for number, groups in enumerate(STEPS):
-        output, batch = batch_of(groups, number)
-        rows = slice(0, 4) if rank == 0 else slice(4, 6)
-        part = Output(output.features[rows], output.logits[rows])
-        loss = method.loss(part, Batch(*(value[rows] for value in batch)), CONTEXT) * len(part.logits) / 6
-        total, slope = total + loss.detach(), slope + torch.autograd.grad(loss, [output.logits])[0]
-    return total, slope, method.q
-
-
-def test_two_ranks_do_what_one_process_does(run_on_ranks):
-    method, total, slope = GroupDRO(SETUP, eta=0.5).double(), torch.zeros(()), torch.zeros(6, 3, dtype=torch.float64)
-    for number, groups in enumerate(STEPS):
-        output, batch = batch_of(groups, number)
-        loss = method.loss(output, batch, CONTEXT)
-        total, slope = total + loss.detach(), slope + torch.autograd.grad(loss, [output.logits])[0]
-    first, second = run_on_ranks(on_rank)
-    torch.testing.assert_close(first[0] + second[0], total, rtol=0, atol=1e-12)
-    torch.testing.assert_close(first[1] + second[1], slope, rtol=0, atol=1e-12)
-    for found in (first[2], second[2]):
-        torch.testing.assert_close(found, method.q, rtol=0, atol=1e-12)

@@ -75,7 +75,6 @@ def test_groups_that_tell_the_class_are_refused():
 def test_icdas_terms_can_be_added_and_their_options_need_them():
     setup = setup_of(COUNTS, DOMAINS)
     method = create_method("group_prior", setup, {"loss": "icda", "lambda0": 0.25})
-    assert isinstance(method, GroupPrior)
     assert isinstance(method.criterion, ICDALoss)
     assert method.criterion.lambda0 == 0.25
     with pytest.raises(ValueError, match="lambda0: an option of ICDA's terms, which loss='la' leaves out"):

@@ -2,24 +2,20 @@
 
 import math
 import warnings
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
-from icda.data import create_task
 from icda.data.task import Batch
-from icda.methods import Context, Setup
+from icda.methods import Setup
 from icda.methods.afr import AFR
 from icda.methods.jtt import JTT
 from icda.methods.lff import LfF, relative_difficulty
 from icda.models.base import FeatureClassifier, Output
-from icda.training import train
-from support import make_batch, make_context, make_network, short_run
+from support import make_batch, make_context, make_network
 
 JTT_SETUP = Setup(3, 5, torch.tensor([8, 8, 8]), epochs=10, num_samples=24)
 JTT_INPUTS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -75,7 +71,7 @@ def test_a_step_has_the_expected_gradient_of_the_upsampled_training_set(model):
 
 
 def test_a_network_without_errors_is_warned_of(model):
-    def all_right() -> Iterator[Batch]:
+    def all_right():
         answers = model.eval()(JTT_INPUTS).logits.argmax(1)
         yield Batch(JTT_INPUTS, answers, None, torch.arange(24))
 
@@ -105,54 +101,6 @@ def test_ranks_whose_running_figures_differ_agree_on_the_errors(run_on_ranks):
     assert torch.equal(agreed, first | second)
 
 
-class Recorder:
-    """What a training with JTT on coloured digits did, seen from its hooks."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.starts: list[dict[str, Tensor]] = []
-        self.ends: list[dict[str, Tensor]] = []
-        self.errors = torch.zeros(0)
-        self.drawn: list[Tensor] = []
-        find = JTT.find_errors
-
-        def on_stage_start(method: JTT, context: Context) -> None:
-            self.starts.append(self.state(context))
-
-        def find_errors(method: JTT, context: Context) -> None:
-            find(method, context)
-            self.ends.append(self.state(context))
-            self.errors = method.errors
-
-        def loss(method: JTT, output: Output, batch: Batch, context: Context) -> Tensor:
-            if context.stage.name == "upweighted":
-                self.drawn.append(batch.index)
-            return F.cross_entropy(output.logits, batch.targets)
-
-        for hook in (on_stage_start, find_errors, loss):
-            patch.setattr(JTT, hook.__name__, hook)
-
-    @staticmethod
-    def state(context: Context) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in context.models[0].state_dict().items()}
-
-
-def test_a_training_stops_erm_early_starts_again_and_draws_the_errors_more_often(tmp_path, monkeypatch):
-    seen = Recorder(monkeypatch)
-    options = {"first_stage": 0.5, "up_weight": 6.0}
-    result = train(short_run(tmp_path / "jtt", "jtt", epochs=4, options=options, attributes="unknown"))
-    plain = train(short_run(tmp_path / "erm", "cross_entropy", epochs=4))
-    losses = [[line["train_loss"] for line in run["history"][:2]] for run in (result, plain)]
-    assert losses[0] == losses[1], "the first stage is the beginning of a plain training"
-    first, second = seen.starts
-    assert all(torch.equal(value, second[name]) for name, value in first.items()), "back to where the run began"
-    assert not torch.equal(seen.ends[0]["head.weight"], first["head.weight"])
-    assert [line["upweighted_errors"] for line in result["history"]] == [0, *[int(seen.errors.sum())] * 3]
-    count, total = int(seen.errors.sum()), len(create_task("digits_coloured").train)
-    drawn, share = seen.errors[torch.cat(seen.drawn)].double(), 6 * count / (6 * count + total - count)
-    assert 0 < count < total
-    assert float(drawn.mean()) == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / len(drawn)))
-
-
 N = 40
 SETUP = Setup(3, 5, torch.tensor([14, 13, 13]), epochs=10, num_samples=N, seed=2)
 INPUTS = torch.randn(N, 4, generator=torch.Generator().manual_seed(1))
@@ -167,7 +115,7 @@ def make_model():
 def first_loss(method, logits, rows):
     """The loss of the first stage on some samples."""
     output, batch = Output(torch.zeros(len(rows), 5), logits), Batch(INPUTS[rows], TARGETS[rows], None, rows)
-    loss: Any = method.stages(10)[0].loss
+    loss = method.stages(10)[0].loss
     return loss(output, batch, make_context(make_model()))
 
 
@@ -220,26 +168,14 @@ def test_the_head_is_held_back_to_where_the_first_stage_left_it():
     assert float(second.loss(output, batch, context)) == pytest.approx(moved, rel=1e-5)
 
 
-def loss_on_rank(rank):
-    method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
-    rows = torch.arange(0, 15) if rank == 0 else torch.arange(15, N)
-    return first_loss(method, logits[rows], rows) * len(rows) / N
-
-
-def test_two_ranks_have_the_loss_of_one_process(run_on_ranks):
-    method, logits = AFR(SETUP), torch.linspace(-1, 1, 3 * N, dtype=torch.float64).view(N, 3)
-    whole = first_loss(method, logits, torch.arange(N))
-    torch.testing.assert_close(sum(run_on_ranks(loss_on_rank)), whole, rtol=0, atol=1e-12)
-
-
 LFF_SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5), epochs=2, num_samples=20)
 BATCH = make_batch(1, size=8)
 
 
 def test_each_network_gets_the_gradient_of_its_own_loss(models):
-    slopes: list[Tensor] = []
+    slopes = []
 
-    def apply(loss: Tensor) -> None:
+    def apply(loss):
         slopes.extend(torch.autograd.grad(loss, [model.head.weight for model in models]))
 
     result = LfF(LFF_SETUP, q=0.6).step(BATCH, make_context(*models, apply=apply))

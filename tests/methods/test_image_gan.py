@@ -1,7 +1,6 @@
 """GANs that make training images: what they have in common, and the two objectives of each."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from icda.errors import InputError
 from icda.methods import Setup
 from icda.methods.acgan import ACGAN
 from icda.methods.cgan import CGAN
-from icda.methods.image_gan import ImageGAN
 from icda.methods.infogan import InfoGAN
 from icda.methods.wgan import WGAN
 from icda.models.base import FeatureClassifier
@@ -37,23 +35,23 @@ def make_images(count=64):
 class Run:
     """A method at the start of its stage, a classifier, and a context that trains it by plain SGD."""
 
-    def __init__(self, kind: type[ImageGAN], progress: float = 0.9, **options: Any) -> None:
+    def __init__(self, kind, progress=0.9, **options):
         torch.manual_seed(0)
         self.method = kind(SETUP, **{"width": 8, "noise_dim": 8, **options})
         self.model = FeatureClassifier(nn.Flatten(), nn.Linear(64, 2))
-        self.images, self.seen = make_images(), list[Tensor]()
+        self.images, self.seen = make_images(), []
         self.context = make_context(self.model, rate=0.1, data=self.images, progress=progress)
         self.context.networks = [self.forward]
         self.method.on_stage_start(self.context)
 
-    def forward(self, inputs: Tensor) -> Any:
+    def forward(self, inputs):
         self.seen.append(inputs)
         return self.model(inputs)
 
-    def batch(self, rows: Tensor) -> Batch:
+    def batch(self, rows):
         return Batch(self.images[0][rows], self.images[1][rows], None, rows)
 
-    def step(self, iteration: int, size: int = 20) -> Any:
+    def step(self, iteration, size=20):
         self.context.iteration = iteration
         rows = torch.randperm(64, generator=torch.Generator().manual_seed(iteration))[:size]
         return self.method.train().step(self.batch(rows), self.context)
@@ -157,7 +155,7 @@ def test_anything_but_square_images_of_its_sizes_is_refused(kind, shape):
 
 def gan_on_rank(rank, world=2):
     """The networks of each GAN after two steps, and the images it adds."""
-    found: dict[str, Tensor] = {}
+    found = {}
     for kind in KINDS:
         run = Run(kind, share=0.4, **({"critic_steps": 1} if kind is WGAN else {}))
         run.method.double()  # Adam makes steps of the rounding of a gradient that should be zero
@@ -262,20 +260,6 @@ def test_both_networks_raise_the_log_likelihood_of_class_and_codes():
     assert float(method.generator_loss(made)) == pytest.approx(fooled - likelihood, rel=1e-6)
 
 
-def test_codes_can_be_read_from_images_and_without_a_weight_they_cannot():
-    found = {}
-    for weight in (0.0, 1.0):
-        run = Run(InfoGAN, gan_rate=2e-3, codes=1, code_weight=weight)
-        for iteration in range(200):
-            run.method.train_gan(run.batch(torch.arange(64)), iteration)
-        noise = torch.randn(200, 8, generator=torch.Generator().manual_seed(1))
-        with torch.no_grad():
-            _, read = run.method.eval().discriminator(run.method.generate(noise, torch.arange(200) % 2))
-        found[weight] = float(torch.corrcoef(torch.stack([read[:, 2], noise[:, 0]]))[0, 1])
-    assert found[1.0] > 0.8
-    assert abs(found[0.0]) < 0.5
-
-
 def test_more_codes_than_noise_are_refused():
     with pytest.raises(InputError, match="codes must be at most noise_dim, of which they are a part: got 9 and 8"):
         InfoGAN(SETUP, codes=9, noise_dim=8)
@@ -284,7 +268,7 @@ def test_more_codes_than_noise_are_refused():
 def test_the_critic_raises_the_distance_under_a_penalty_on_its_slope():
     method, batch, made = judged_images(WGAN, penalty=7.0)
 
-    def rating(image: Tensor, target: Tensor) -> Tensor:
+    def rating(image, target):
         source, named = method.discriminator(image[None])
         return source[0] + named[0, target]
 
@@ -340,20 +324,3 @@ def test_the_critic_learns_in_each_iteration_and_the_generator_in_each_third():
         assert all(moves for part, moves in moved.items() if part.startswith("discriminator"))
         assert moved["generator.first.weight"] == learns
         assert ("generator_loss" in figures) == learns
-
-
-def mean_slope(penalty):
-    """Between real and generated images, after 200 steps."""
-    run = Run(WGAN, gan_rate=2e-3, penalty=penalty)
-    for iteration in range(200):
-        run.method.train_gan(run.batch(torch.arange(64)), iteration)
-    batch = run.batch(torch.arange(32))
-    made = run.method._make(batch, 0)
-    between = torch.lerp(batch.inputs, made.images.detach(), made.mixing.view(-1, 1, 1, 1)).requires_grad_()
-    ratings = run.method.discriminator.of_class(between, batch.targets).sum()
-    return float(torch.autograd.grad(ratings, between)[0].flatten(1).norm(dim=1).mean())
-
-
-def test_the_penalty_is_what_holds_the_critics_slope_near_one():
-    assert 0.5 < mean_slope(10.0) < 2
-    assert mean_slope(1e-4) > 10

@@ -66,17 +66,3 @@ def test_the_network_gets_a_cosine_head_and_predicts_with_it():
     features = model.encoder(inputs)
     expected = 20 * torch.nn.functional.cosine_similarity(features[:, None], weight[None], dim=2)
     torch.testing.assert_close(method.predict([model], inputs), expected)
-
-
-def weighted_on_rank(rank):
-    """What the trainer averages over ranks: a rank's loss times its share of the batch."""
-    output, batch, head = make_batch()
-    rows = slice(0, 6) if rank == 0 else slice(6, 9)
-    output, batch = Output(*(part[rows] for part in output)), batch._replace(targets=batch.targets[rows])
-    return LDAMDRW(SETUP).loss(output, batch, at(0.9, head)) * len(batch.targets) / 9
-
-
-def test_two_ranks_weight_as_one_process_does(run_on_ranks):
-    output, batch, head = make_batch()
-    expected = LDAMDRW(SETUP).loss(output, batch, at(0.9, head))
-    torch.testing.assert_close(sum(run_on_ranks(weighted_on_rank)), expected, rtol=0, atol=1e-12)

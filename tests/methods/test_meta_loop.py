@@ -2,7 +2,6 @@
 
 import copy
 import io
-from typing import Any
 
 import pytest
 import torch
@@ -58,7 +57,7 @@ def test_a_step_is_that_of_the_method_meta_icda():
     method = copy.deepcopy(meta.method).train()
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
 
-    def double(seed: int) -> tuple[Tensor, Tensor]:
+    def double(seed):
         inputs, targets = pair(seed)
         return inputs.double(), targets
 
@@ -77,7 +76,7 @@ def test_a_step_is_that_of_the_method_meta_icda():
 def test_state_taken_within_an_epoch_continues_identically():
     whole_model = plain_model().train()
     whole = learner(whole_model, every=2)
-    saved: dict[str, Any] = {}
+    saved = {}
     for k in range(8):
         if k == 3:
             buffer = io.BytesIO()
@@ -153,7 +152,7 @@ def test_a_hugging_face_text_model_with_dict_inputs_trains(lookahead, dropout, a
     model = from_huggingface(DistilBertForSequenceClassification(config)).train()
     meta = learner(model, lookahead=lookahead)
 
-    def words(seed: int) -> tuple[dict[str, Tensor], Tensor]:
+    def words(seed):
         tokens = torch.randint(1, 50, (6, 7), generator=torch.Generator().manual_seed(seed))
         return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}, torch.arange(6) % CLASSES
 
@@ -195,7 +194,7 @@ def one_step(model, **options):
 @pytest.mark.parametrize("lookahead", ["full", "head", "difference"])
 def test_a_compiled_model_learns_the_same_strengths(compiled, lookahead):
     wanted = one_step(plain_model(), lookahead=lookahead)
-    model: Any = plain_model()
+    model = plain_model()
     if compiled == "whole":
         model = torch.compile(model, backend="eager")
     else:
@@ -306,7 +305,7 @@ def trained(rows, wrap, lookahead):
 
 def on_rank(rank):
     rows = slice(6 * rank, 6 * rank + 6)
-    found: dict[str, Any] = {mode: [value.detach() for value in trained(rows, True, mode)] for mode in MODES}
+    found = {mode: [value.detach() for value in trained(rows, True, mode)] for mode in MODES}
     try:
         trained(rows, False, "full")
     except ValueError as error:

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda import ClassStatistics
@@ -69,7 +69,7 @@ def step_by_double_backward(method, model, data):
     network = method.weight_network
     first, _, last = network.layers
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         losses = F.cross_entropy(logits, data.targets, reduction="none")
         read = losses if method.recipe == "long_tail" else losses.detach()
         weights = [
@@ -79,7 +79,7 @@ def step_by_double_backward(method, model, data):
         total = sum(weights) if method.normalise else float(len(losses))
         return sum(weight / total * x for weight, x in zip(weights, losses, strict=True))
 
-    optimizer: torch.optim.Optimizer = torch.optim.Adam(network.parameters(), lr=0.05, weight_decay=1e-4)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.05, weight_decay=1e-4)
     if method.recipe == "long_tail":
         settings = {"momentum": 0.9, "nesterov": True, "weight_decay": 5e-4}
         optimizer = torch.optim.SGD(network.parameters(), lr=0.05, **settings)
@@ -252,7 +252,7 @@ def half_gradient(method, model, data, *halves):
     one, other = (Batch(data.inputs[rows], data.targets[rows], None, data.index[rows]) for rows in halves)
     variances = naive_variances(method.covariance_network, model(one.inputs).features.detach())
 
-    def inner(logits: Tensor, weight: Tensor) -> Tensor:
+    def inner(logits, weight):
         return naive_lsda(logits, one.targets, weight, variances, lam=8.0)
 
     return meta_gradients(model, one, other, inner, list(method.covariance_network.parameters()), RATE)
@@ -276,7 +276,7 @@ def test_each_half_of_the_batch_is_the_metadata_of_the_other(size, model):
 
 def test_halves_of_a_dict_of_inputs_are_cut_along_the_samples(model):
     class Summed(nn.Module):
-        def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        def forward(self, inputs):
             return inputs["left"] + inputs["right"]
 
     wrapped = FeatureClassifier(nn.Sequential(Summed(), copy.deepcopy(model.encoder)), copy.deepcopy(model.head))

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -284,7 +284,7 @@ def test_without_a_rate_of_its_own_rate_times_steps_is_as_published():
 
 def steps_of(stage, size):
     """The result of a step on a batch of some size, how often it was applied, and the logits."""
-    model, applied = FeatureClassifier(nn.Identity(), nn.Linear(4, 3)).double(), list[Tensor]()
+    model, applied = FeatureClassifier(nn.Identity(), nn.Linear(4, 3)).double(), []
     inputs = torch.randn(size, 4, dtype=torch.float64)
     batch = Batch(inputs, torch.arange(size) % 3, None, torch.arange(size))
     method = LDMI(LDMI_SETUP)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from icda.data.task import Batch
@@ -101,7 +101,7 @@ def test_gradients_of_logits_and_terms_are_right():
     features = INPUTS[:5].clone().requires_grad_()
     assert torch.autograd.gradcheck(model.head, (features,))
 
-    def terms(features: Tensor) -> Tensor:
+    def terms(features):
         return centroid_loss(features, TARGETS[:5], model.head.centroids, 0.3, 50.0)
 
     assert torch.autograd.gradcheck(terms, (features,))

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 import pytest
 import torch
@@ -28,11 +28,11 @@ SETUP = Setup(
 )
 # The exponent of a prior, and the weight of what TDE takes away: a negative one turns the correction round.
 MAY_BE_NEGATIVE = {("logit_adjustment", "tau"), ("post_hoc_logit_adjustment", "tau"), ("tde", "alpha")}
-SENSELESS: dict[type, list[float]] = {
+SENSELESS = {
     float: [float("nan"), float("inf"), -float("inf"), -1e30, 10**400],
     int: [-(10**30), 10**30, COUNTABLE + 1],
 }
-OUT_OF_RANGE: dict[str, dict[str, list[Any]]] = {
+OUT_OF_RANGE = {
     "acgan": {"share": [0.0, 1.5], "start": [-0.1], "width": [12], "noise_dim": [0], "gan_rate": [0.0]},
     "afr": {"held_share": [0.0, 1.0], "gamma": [-1.0], "decay": [-0.1], "first_stage": [0.0, 1.0]},
     "cgan": {"share": [0.0], "width": [12]},

@@ -1,7 +1,6 @@
 """State with a row for each training sample."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -23,12 +22,12 @@ def test_the_methods_that_keep_something_of_each_sample_are_known():
 @pytest.mark.parametrize("name", KEEPERS)
 def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name):
     """A model that is evaluated beside data of another size has as many rows as it was trained with."""
-    method: Any = create_method(name, SETUP)
+    method = create_method(name, SETUP)
     for kept in method.per_sample:
         values = getattr(method, kept)
         setattr(method, kept, torch.rand(values.shape).mul(9).to(values.dtype))
     for setup in (SETUP, replace(SETUP, num_samples=3)):
-        restored: Any = create_method(name, setup)
+        restored = create_method(name, setup)
         restored.load_state_dict(method.state_dict())
         for kept in method.per_sample:
             assert torch.equal(getattr(restored, kept), getattr(method, kept))

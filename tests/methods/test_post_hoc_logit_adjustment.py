@@ -1,5 +1,4 @@
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -52,8 +51,8 @@ def test_a_class_without_samples_is_refused():
 
 
 def test_it_ends_with_the_network_of_cross_entropy_and_answers_rare_classes_more_often(tmp_path):
-    def run(method: str) -> dict[str, Any]:
-        settings: dict[str, Any] = {"model": "mlp", "epochs": 4, "out": str(tmp_path / method), "method": method}
+    def run(method):
+        settings = {"model": "mlp", "epochs": 4, "out": str(tmp_path / method), "method": method}
         return train(TrainConfig(task="digits_lt", **settings))
 
     plain, adjusted = run("ce"), run("post_hoc_la")

@@ -1,15 +1,11 @@
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data import Split, Task, create_task
 from icda.data.augmentation import RandAugment
 from icda.data.sources import FeatureArray, ImageArray
-from icda.data.task import Batch
 from icda.methods import Method, Setup, create_method
-from icda.methods.base import Context, Stage
+from icda.methods.base import Stage
 from icda.methods.rand_aug import RandAug
 from icda.models import create_model
 from icda.training import TrainConfig, Trainer, train
@@ -33,23 +29,23 @@ class Watching(Method):
 
     augment_images = staticmethod(blackened)
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.given: dict[str, list[Tensor]] = {"step": [], "draw": [], "metadata": [], "pass": [], "predict": []}
+        self.given = {"step": [], "draw": [], "metadata": [], "pass": [], "predict": []}
 
-    def stages(self, epochs: int) -> list[Stage]:
+    def stages(self, epochs):
         return [Stage(epochs)]
 
-    def loss(self, output: Any, batch: Batch, context: Context) -> Tensor:
+    def loss(self, output, batch, context):
         self.given["step"].append(batch.inputs)
         self.given["draw"].append(context.draw("class_balanced").inputs)
         self.given["metadata"].append(context.next_metadata().inputs)
         return output.logits.sum() * 0
 
-    def on_epoch_end(self, context: Context) -> None:
+    def on_epoch_end(self, context):
         self.given["pass"] += [batch.inputs for batch in context.training_batches()]
 
-    def predict(self, models: Any, inputs: Any) -> Tensor:
+    def predict(self, models, inputs):
         self.given["predict"].append(inputs)
         return super().predict(models, inputs)
 

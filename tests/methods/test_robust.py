@@ -2,13 +2,10 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cli import train as command
@@ -76,7 +73,7 @@ def test_each_treatment_has_the_loss_it_says(monkeypatch):
     generator = torch.Generator().manual_seed(1)
     logits, rows = torch.randn(5, 3, generator=generator), torch.tensor([7, 0, 3, 3, 11])
     network = FeatureClassifier(torch.nn.Identity(), torch.nn.Linear(5, 3))
-    output: Any = type("Output", (), {"logits": logits, "features": torch.randn(5, 5, generator=generator)})
+    output = type("Output", (), {"logits": logits, "features": torch.randn(5, 5, generator=generator)})
     held_out = evidence()
     refined = refine_labels(held_out.running, TARGETS).probabilities
     one_hot = F.one_hot(TARGETS, 3).float()
@@ -94,7 +91,7 @@ def test_each_treatment_has_the_loss_it_says(monkeypatch):
 
 
 def test_networks_are_trained_again_only_for_a_shortcut_that_is_hard_to_see_past(monkeypatch):
-    def names(found: dict[str, Verdict], agreement: float, area: float) -> list[str]:
+    def names(found, agreement, area):
         method = judged(monkeypatch, found, agreement)
         method.keep_evidence(evidence(agreement)._replace(read=(area, 0.03, 0.9)))
         return [stage.name for stage in method.stages(10)]
@@ -130,7 +127,6 @@ def test_so_do_pictures():
     network = FeatureClassifier(torch.nn.Flatten(), torch.nn.Linear(192, 3))
     wanted = torch.arange(12) % 3 > 0
     shrunk = shrunken_pictures(make_context(network, training_batches=lambda: iter(batches)), wanted)
-    assert shrunk is not None
     assert torch.equal(shrunk, images[wanted])
 
 
@@ -187,17 +183,12 @@ def test_only_pictures_are_looked_at(whole):
     assert shrunken_pictures(context, torch.ones(12, dtype=torch.bool)) is None
 
 
-def configure(folder, treatment, **settings):
-    common = {"task": TASKS[treatment], "epochs": 12, "attributes": "unknown", "selection": "last"}
-    return TrainConfig(**{"method": "robust", "out": str(folder), **common, **settings})
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Folder and result of an undisturbed run on the task of each treatment."""
-    made: dict[str, tuple[Path, RunResult]] = {}
+    made = {}
 
-    def run(treatment: str) -> tuple[Path, RunResult]:
+    def run(treatment):
         if treatment not in made:
             folder = tmp_path_factory.mktemp(treatment)
             made[treatment] = folder, train(configure(folder, treatment))
@@ -227,41 +218,34 @@ def test_where_nothing_calls_for_more_the_run_is_icdas(whole, tmp_path):
     assert mine["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3), "the same weights saw the same batches"
 
 
+def settings_of(treatment, **settings):
+    common = {"task": TASKS[treatment], "epochs": 12, "batch_size": 128, "attributes": "unknown", "selection": "last"}
+    return {"method": "robust", **common, **settings}
+
+
+def configure(folder, treatment, **settings):
+    return TrainConfig(**settings_of(treatment, **settings), out=str(folder))
+
+
+def steps_in_an_epoch(treatment):
+    return -(-len(create_task(TASKS[treatment]).train) // 128)
+
+
 @pytest.mark.parametrize("treatment", ["labels", "prior"])
-def test_a_training_killed_in_every_phase_ends_bit_identical(treatment, whole, tmp_path, train_for):
-    config = configure(tmp_path, treatment, checkpoint_every=3)
-    length = -(-len(create_task(TASKS[treatment]).train) // config.batch_size)
+def test_a_training_killed_in_every_phase_ends_bit_identical(treatment, whole, assert_resumes):
+    length = steps_in_an_epoch(treatment)
     # In the first epoch, at the end of the first stage of four epochs, right after it, and in the second.
-    for steps in (5, 4 * length - 5, 2, 3 * length):
-        train_for(config, steps, resume=True)
-        torch.rand(3)
-    killed = train(config, resume=True)
-    folder, undisturbed = whole(treatment)
-    assert killed["metrics"] == undisturbed["metrics"]
-    assert killed.found == undisturbed.found
-    states = [load_checkpoint(place / "checkpoint.pt") for place in (tmp_path, folder)]
-    for one, other in zip(*(state["networks"] for state in states), strict=True):
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
-    first, second = (state["method"]["_extra_state"]["evidence"] for state in states)
-    assert first["read"] == second["read"]
-    assert torch.equal(first["running"], second["running"])
+    kills = (5, 4 * length - 5, 2, 3 * length)
+    assert_resumes(*kills, every=3, whole=whole(treatment)[0], **settings_of(treatment))
 
 
-def test_so_does_one_killed_among_the_networks_that_are_trained_again(tmp_path, train_for, monkeypatch):
+def test_so_does_one_killed_among_the_networks_that_are_trained_again(assert_resumes, monkeypatch):
     monkeypatch.setattr(robust, "REPEATED", 2.0)
     monkeypatch.setattr(robust, "EASILY_READ", 2.0)
-    config = configure(tmp_path / "killed", "prior", epochs=6, checkpoint_every=3)
-    undisturbed = train(replace(config, out=str(tmp_path / "whole")))
-    stages = [line["stage"] for line in undisturbed["history"]]
+    length = steps_in_an_epoch("prior")
+    folder = assert_resumes(2 * length - 1, 4, 3 * length, every=3, **settings_of("prior", epochs=6))
+    stages = [line["stage"] for line in RunResult.read(folder / "result.json")["history"]]
     assert stages == ["cross_fit"] * 2 + ["cross_fit_again"] * 3 + ["train"] * 6
-    length = -(-len(create_task(TASKS["prior"]).train) // config.batch_size)
-    for steps in (2 * length - 1, 4, 3 * length):
-        train_for(config, steps, resume=True)
-        torch.rand(3)
-    assert train(config, resume=True)["metrics"] == undisturbed["metrics"]
-    states = [load_checkpoint(tmp_path / name / "checkpoint.pt") for name in ("killed", "whole")]
-    for one, other in zip(*(state["networks"] for state in states), strict=True):
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
 
 
 def train_on_rank(rank):
@@ -333,9 +317,7 @@ def test_rare_classes_keep_their_labels_beside_wrong_ones():
     generator = torch.Generator().manual_seed(0)
     targets = torch.cat([torch.zeros(300), torch.ones(300), torch.full((6,), 2.0)]).long()
     truth = torch.where(targets == 2, 2, torch.where(torch.rand(606, generator=generator) < 0.3, 1 - targets, targets))
-    said: Tensor = 4 * F.one_hot(truth.clamp(max=1), 3) + torch.randn(
-        606, 3, generator=generator
-    )  # never the rare class
+    said = 4 * F.one_hot(truth.clamp(max=1), 3) + torch.randn(606, 3, generator=generator)  # never the rare class
     method = Robust(Setup(3, 5, torch.bincount(targets), epochs=4, num_samples=606))
     method.keep_evidence(HeldOut(said, targets, 0.98, running=said.log_softmax(1), read=(0.5, 0.03, 0.9)))
     assert method.treatment == "labels"

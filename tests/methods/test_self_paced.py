@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
@@ -41,7 +40,7 @@ def test_the_threshold_is_a_moving_average_of_the_percentile(percentile):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_step_counts_the_samples_below_the_threshold(dropout, model):
-    method, applied = SelfPaced(SETUP, percentile=0.6, dropout=dropout), list[Tensor]()
+    method, applied = SelfPaced(SETUP, percentile=0.6, dropout=dropout), []
     losses = F.cross_entropy(model(BATCH.inputs).logits, BATCH.targets, reduction="none").tolist()
     threshold = naive_percentile(losses, 0.6)
     drawn = torch.randperm(10, generator=generator_for(3, "leave_out", 7))[: round(10 * (1 - dropout))].tolist()
@@ -158,7 +157,7 @@ def test_a_lesson_leaves_the_student_as_it_was():
 
 
 def test_a_step_descends_the_loss_weighted_by_the_mentor(model):
-    method, applied, data = MentorNet(SETUP, dropout=0.0).double(), list[Tensor](), make_batch(1, size=10)
+    method, applied, data = MentorNet(SETUP, dropout=0.0).double(), [], make_batch(1, size=10)
     context = context_of(model, apply=applied.append)
     each = F.cross_entropy(model(data.inputs).logits, data.targets, reduction="none")
     method.threshold.fill_(float("nan"))
@@ -172,20 +171,3 @@ def test_a_step_descends_the_loss_weighted_by_the_mentor(model):
     for found, expected in zip(torch.autograd.grad(applied[0], list(model.parameters())), wanted, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-10)
     assert "mentor_loss" in method.step(data, context).extra
-
-
-def test_lessons_teach_it_to_trust_small_losses(model):
-    """A student that knows the metadata: right labels have small losses, wrong ones large."""
-    method, context = MentorNet(SETUP, noise_rate=0.4, mentor_rate=0.05).double(), context_of(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    for _ in range(60):
-        optimizer.zero_grad()
-        F.cross_entropy(model(METADATA.inputs).logits, METADATA.targets).backward()
-        optimizer.step()
-    method.threshold.fill_(1.0)
-    for iteration in range(150):
-        context.iteration = iteration
-        method.teach(context)
-    small, large = method.weights(torch.tensor([0.01, 8.0], dtype=torch.float64), context).tolist()
-    assert small > 0.8
-    assert large < 0.2

@@ -118,17 +118,3 @@ def test_the_head_keeps_the_weights_of_the_network_and_draws_nothing():
     assert torch.equal(made.weight, head.weight)
     assert made.bias is None
     assert "num_heads=2, tau=16" in repr(made)
-
-
-def observe_on_rank(rank):
-    method, _ = make()
-    features = torch.arange(30.0).view(5, 6)
-    method.observe(features[:3] if rank == 0 else features[3:])
-    return method.mean_feature
-
-
-def test_two_ranks_keep_the_mean_of_one_process(run_on_ranks):
-    method, _ = make()
-    method.observe(torch.arange(30.0).view(5, 6))
-    for found in run_on_ranks(observe_on_rank):
-        torch.testing.assert_close(found, method.mean_feature)

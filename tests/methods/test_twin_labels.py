@@ -1,7 +1,5 @@
 """Twin labels: which epoch is kept, what the second network learns from, and runs on noisy, clean and long-tailed data."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -48,7 +46,7 @@ def test_the_second_network_learns_from_refined_labels_with_adjusted_logits():
     held_out = HeldOut(torch.randn(12, 3, generator=generator) + 2 * torch.eye(3)[TARGETS], TARGETS, 0.9)
     refined = refine_labels(held_out.logits, TARGETS).probabilities
     logits, rows = torch.randn(5, 3, generator=generator), torch.tensor([7, 0, 3, 3, 11])
-    output: Any = type("Output", (), {"logits": logits})
+    output = type("Output", (), {"logits": logits})
     context = make_context()
     for balance in (True, False):
         method = TwinLabels(SETUP, balance=balance)

@@ -71,7 +71,7 @@ def test_overlapping_groups_take_the_place_of_disjoint_ones_in_all_but_the_train
     names, counts = [f"identity {number}" for number in range(6)], [40, 30, 20, 10]
     found = evaluate_predictions(**given, train_group_counts=counts, memberships=memberships, membership_names=names)
     plain = evaluate_predictions(**given, train_group_counts=counts)
-    each: dict[str, float | None] = {}
+    each = {}
     for column, name in enumerate(names):
         inside = [i for i in range(120) if memberships[i, column]]
         hits = sum(int(given["logits"][i].argmax()) == int(given["targets"][i]) for i in inside)

@@ -1,12 +1,10 @@
 """A selection rule of somebody's own that looks at more than the common metrics."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
-from icda.selection import SELECTION_RULES, SelectionRule, ValidationView
+from icda.selection import SELECTION_RULES, SelectionRule
 from icda.training import TrainConfig, train
 
 
@@ -16,16 +14,16 @@ class Confidence:
 
     epochs: list[int] = field(default_factory=list)
 
-    def observe(self, seen: ValidationView) -> dict[str, float | None]:
+    def observe(self, seen):
         self.epochs.append(seen.epoch)
         assert seen.features().shape[0] == len(seen.targets) == len(seen.logits)
         assert seen.head_weight().shape == (seen.logits.shape[1], seen.features().shape[1])
         return {"confidence": float(seen.logits.softmax(1).amax(1).mean()), "epochs_seen": float(len(self.epochs))}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self):
         return {"epochs_seen": self.epochs}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state):
         self.epochs = list(state["epochs_seen"])
 
 
@@ -45,14 +43,12 @@ def test_its_figures_are_logged_choose_the_epoch_and_survive_a_kill(rule, tmp_pa
         "selection": rule,
     }
     whole = train(TrainConfig(**settings, out=str(tmp_path / "whole")))
-    assert whole.history is not None
     scores = [record.validation["confidence"] for record in whole.history]
     assert all(score is not None and 0.1 < score < 1 for score in scores)
     assert whole.selected_epoch == max(range(3), key=lambda epoch: scores[epoch] or 0.0)
     stopped = TrainConfig(**settings, out=str(tmp_path / "stopped"))
     train_for(stopped, 7)
     resumed = train(stopped, resume=True)
-    assert resumed.history is not None
     assert [dict(record.validation) for record in resumed.history] == [dict(r.validation) for r in whole.history]
     assert whole["history"][-1]["validation_epochs_seen"] == 3
 

@@ -35,7 +35,7 @@ def view(epoch, num_epochs=30, calls=None):
     generator = torch.Generator().manual_seed(epoch)
     features, logits = (torch.randn(12, size, generator=generator, dtype=torch.float64) for size in (4, 2))
 
-    def encode() -> torch.Tensor:
+    def encode():
         if calls is not None:
             calls.append(epoch)
         return features
@@ -45,7 +45,7 @@ def view(epoch, num_epochs=30, calls=None):
 
 
 def test_groups_are_guessed_once_and_every_later_epoch_is_judged_by_them():
-    observer, calls = PseudoGroupObserver(), list[int]()
+    observer, calls = PseudoGroupObserver(), []
     assert [observer.observe(view(epoch, calls=calls)) for epoch in (0, 1)] == [{METRIC: None}] * 2
     early = view(2)
     groups = strength_groups(early.features(), early.targets, early.head_weight())
@@ -82,13 +82,13 @@ def test_a_rule_without_an_observer_observes_nothing():
 
 
 def test_where_biased_networks_will_answer_groups_wait_for_them_and_are_what_they_get_wrong():
-    observer, answers = PseudoGroupObserver(), list[torch.Tensor | None]([None, torch.tensor([0, 1, 1, 0])])
+    observer, answers = PseudoGroupObserver(), [None, torch.tensor([0, 1, 1, 0])]
     targets = torch.tensor([0, 0, 1, 1])
 
-    def never() -> torch.Tensor:
+    def never():
         raise AssertionError("strengths are not asked for")
 
-    def view(epoch: int, logits: torch.Tensor) -> ValidationView:
+    def view(epoch, logits):
         return ValidationView(
             epoch, 4, {"accuracy": 0.5}, logits, targets, never, never, lambda: answers[min(epoch, 1)], True
         )

@@ -11,7 +11,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from icda.cli.main import main
@@ -59,15 +58,15 @@ def torment(whole, killed, seed, options):
         duration = time.monotonic() - started
     resumed = [*options, "--resume", "--out", str(killed)]
 
-    def after(seconds: float) -> Callable[[], bool]:
+    def after(seconds):
         end = time.monotonic() + seconds
         return lambda: time.monotonic() >= end
 
-    def writing() -> bool:
+    def writing():
         return killed.is_dir() and any(name.endswith(".part") for name in os.listdir(killed))  # noqa: PTH208 - faster
 
     kills = halves = 0
-    moments: list[Callable[[], Callable[[], bool]]] = [lambda: after(0.0)]
+    moments = [lambda: after(0.0)]
     for _ in range(ROUNDS):
         moments += [lambda: writing, lambda: after(draw.uniform(0, 0.5 * duration))]
     for moment in moments:

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from icda.cli.main import main
 from icda.results import run_result
@@ -17,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from support import train_until
 
 BASE = {"model": "mlp", "epochs": 3, "batch_size": 64}
-RUNS: dict[str, dict[str, Any]] = {
+RUNS = {
     "icda": {**BASE, "method": "icda", "selection": "validation_accuracy"},
     "risda": {**BASE, "method": "risda", "clip_norm": 1.0},
     "risda_two_stage": {**BASE, "method": "risda_two_stage"},
@@ -28,7 +27,7 @@ RUNS: dict[str, dict[str, Any]] = {
 def record_writes(into):
     write = checkpoint.write_atomically
 
-    def recorded(path: Path, content: bytes) -> None:
+    def recorded(path, content):
         into.append(path.name)
         write(path, content)
 
@@ -36,7 +35,7 @@ def record_writes(into):
 
 
 if __name__ == "__main__":
-    folder, written = Path(sys.argv[1]), list[str]()
+    folder, written = Path(sys.argv[1]), []
     record_writes(written)
     results = {}
     for name, settings in RUNS.items():

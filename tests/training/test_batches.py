@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data.sources import FeatureArray
 from icda.data.task import Split, Task
@@ -26,7 +25,7 @@ class Ranks:
     device: str = "cpu"
     sizes: tuple[int, ...] = ()
 
-    def gather(self, own: Tensor) -> Tensor:
+    def gather(self, own):
         assert int(own) == self.sizes[self.process_index]
         return torch.tensor(self.sizes)
 
@@ -34,7 +33,7 @@ class Ranks:
 class Thirds(Method):
     """Draws three samples only, the third twice as often."""
 
-    def sampling_weights(self) -> Tensor:
+    def sampling_weights(self):
         weights = torch.zeros(500)
         weights[:3] = torch.tensor([1.0, 1.0, 2.0])
         return weights

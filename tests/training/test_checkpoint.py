@@ -6,10 +6,7 @@ import random
 import resource
 import stat
 import zipfile
-from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +22,10 @@ from icda.training.progress import ProgressView
 class RunsCode:
     """Leaves a file behind if it is ever unpickled."""
 
-    def __init__(self, trace: Path) -> None:
+    def __init__(self, trace):
         self.trace = trace
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return (os.mkdir, (str(self.trace),))
 
 
@@ -134,7 +131,7 @@ def test_a_reader_never_sees_a_file_in_the_making(path, monkeypatch):
     assert load_checkpoint(path)["value"] == 2
 
 
-FOREIGN: dict[str, Callable[[Path], bytes]] = {
+FOREIGN = {
     "an empty file": lambda _: b"",
     "a text": lambda _: b"Dear reader,\nthis is not a checkpoint.\n",
     "json": lambda _: b'{"epoch": 3}',
@@ -242,7 +239,7 @@ def test_a_training_whose_disk_fills_up_goes_on_from_the_last_good_checkpoint(tm
 
         steps = 0
 
-        def step(self, *_: Any) -> None:
+        def step(self, *_):
             self.steps += 1
             if self.steps == 8:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))

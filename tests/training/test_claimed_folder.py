@@ -8,21 +8,16 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from icda.errors import OperationError
 from icda.results.claims import OWNER, FolderInUseError, claimed
 from icda.results.files import DamagedFileError
-from icda.training import TrainConfig, train
+from icda.training import train
 from icda.training.progress import ProgressView
-
-Configure = Callable[..., TrainConfig]
 
 STOPPED = """
 import os, signal, sys
@@ -84,7 +79,7 @@ def claimed_elsewhere(folder):
     """A claim by a thread that is not this one."""
     taken, over = threading.Event(), threading.Event()
 
-    def hold() -> None:
+    def hold():
         with claimed(folder):
             taken.set()
             over.wait()
@@ -109,10 +104,10 @@ def test_a_refused_run_leaves_no_folder(configure):
 class SwappingView(ProgressView):
     """Puts the model of another run into the folder at the last step."""
 
-    def __init__(self, source: Path, target: Path) -> None:
+    def __init__(self, source, target):
         self.source, self.target = source, target
 
-    def epoch(self, record: Any, num_epochs: int) -> None:
+    def epoch(self, record, num_epochs):
         if record.epoch == num_epochs - 1:
             shutil.copy(self.source, self.target)
 

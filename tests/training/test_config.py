@@ -1,7 +1,7 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 import yaml
@@ -11,7 +11,7 @@ from icda.errors import InputError
 from icda.training import TrainConfig, load_config
 from icda.training.config import NOT_SHAPING, config_from_dict, describe_changes, save_config
 
-OTHER: dict[str, Any] = {
+OTHER = {
     "task": "digits",
     "data": "cats",
     "labels": "people.txt",

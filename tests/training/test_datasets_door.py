@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
 
 import icda
@@ -34,15 +34,15 @@ def table(seed=0, size=SIZE):
 class Drawn(Dataset[Any]):
     """Items as tuples or dicts, drawn one by one; remembers which were."""
 
-    def __init__(self, kind: str = "tuple", seed: int = 0, targets: bool = False) -> None:
-        self.rows, self.kind, self.drawn = table(seed), kind, list[int]()
+    def __init__(self, kind="tuple", seed=0, targets=False):
+        self.rows, self.kind, self.drawn = table(seed), kind, []
         if targets:
             self.targets = self.rows[1].tolist()
 
-    def __len__(self) -> int:
+    def __len__(self):
         return SIZE
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index):
         self.drawn.append(index)
         x, y, place = (values[index] for values in self.rows)
         if self.kind == "tuple":
@@ -53,34 +53,34 @@ class Drawn(Dataset[Any]):
 class Columns:
     """What a Hugging Face dataset offers: columns by name, items by number, several at once."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed=0):
         inputs, targets, places = table(seed)
         self.columns = {"x": inputs.tolist(), "label": targets.tolist(), "place": places.tolist()}
-        self.column_names, self.asked = list(self.columns), list[str]()
+        self.column_names, self.asked = list(self.columns), []
 
-    def __len__(self) -> int:
+    def __len__(self):
         return SIZE
 
-    def with_format(self, kind: None) -> "Columns":
+    def with_format(self, kind):
         return self
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         if isinstance(key, str):
             self.asked.append(key)
             return self.columns[key]
         return {name: column[key] for name, column in self.columns.items()}
 
-    def __getitems__(self, rows: list[int]) -> list[Any]:
+    def __getitems__(self, rows):
         return [self[row] for row in rows]
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU())
         self.answer = nn.Linear(16, CLASSES)
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         return self.answer(self.body(inputs))
 
 
@@ -108,7 +108,7 @@ def TailOf(seed):
 @pytest.mark.parametrize("form", FORMS)
 def test_all_forms_of_a_dataset_train_the_same_network(form):
     net, other = make_net(), make_net()
-    settings: dict[str, Any] = {"method": "icda", "epochs": 3, "batch_size": 30}
+    settings = {"method": "icda", "epochs": 3, "batch_size": 30}
     named = {"inputs": "x"} if form == "hugging face" else {}
     found = icda.train(model=net, train=FORMS[form](0), validation=FORMS[form](1), **named, **settings)
     wanted = icda.train(model=other, train=table(0)[:2], validation=table(1)[:2], **settings)
@@ -141,7 +141,7 @@ def test_the_network_is_the_users_own_trained_and_whole(tmp_path, monkeypatch):
 
 
 def test_files_are_written_and_resumed_where_a_folder_is_named(tmp_path):
-    settings: dict[str, Any] = {"train": table(0)[:2], "validation": table(1)[:2], "epochs": 2, "out": tmp_path / "run"}
+    settings = {"train": table(0)[:2], "validation": table(1)[:2], "epochs": 2, "out": tmp_path / "run"}
     first = icda.train(model=make_net(), **settings)
     assert {"result.json", "report.html", "model.pt", "checkpoint.pt"} <= {
         path.name for path in (tmp_path / "run").iterdir()
@@ -158,7 +158,7 @@ def test_files_are_written_and_resumed_where_a_folder_is_named(tmp_path):
 def test_groups_come_from_a_key_a_position_or_an_array(groups):
     kind = "tuple" if groups == 2 else "dict"
     places = table()[2].numpy()
-    given: Any = {"array": places, "by split": {"train": places, "validation": places}}.get(str(groups), groups)
+    given = {"array": places, "by split": {"train": places, "validation": places}}.get(str(groups), groups)
     result = icda.train(
         model=make_net(), train=Drawn(kind), validation=Drawn(kind, 1), groups=given, method="group_dro", epochs=1
     )
@@ -194,7 +194,7 @@ def test_items_are_drawn_a_batch_at_a_time():
 class Noisy(Drawn):
     """A random transform by all three generators that datasets draw from."""
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index):
         x, y, _ = super().__getitem__(index)
         return x + torch.randn(6) + np.random.normal() + random.gauss(0, 1), y
 
@@ -241,11 +241,11 @@ def test_a_method_with_two_networks_takes_a_function():
 
 
 class ConvolutionHead(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body, self.last = nn.Linear(6, 8), nn.Conv2d(8, CLASSES, 1)
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         return self.last(self.body(inputs).relu()[:, :, None, None]).flatten(1)
 
 
@@ -332,12 +332,12 @@ def test_two_ranks_train_as_one_process_does(tmp_path):
 
 
 class Softmax(Net):
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         return super().forward(inputs).softmax(1)
 
 
 class TwoAnswers(Net):
-    def forward(self, inputs: Tensor) -> Any:
+    def forward(self, inputs):
         return super().forward(inputs), inputs
 
 
@@ -355,7 +355,7 @@ def test_gradients_are_clipped_as_for_other_data_of_the_users_own():
 
 
 class Stream(IterableDataset[Any]):
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return iter(())
 
 

@@ -25,7 +25,7 @@ def test_versions_machine_and_threads_are_those_of_this_process():
 
 @pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 5)])
 def test_without_git_the_commit_is_unknown_and_nothing_fails(error, monkeypatch):
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(environment.subprocess, "run", fail)

@@ -6,16 +6,13 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
 
-from icda.results import EpochRecord
 from icda.training import TrainConfig, grid, run
 from icda.training.grid import CellOutcome, run_cell, run_cells, run_grid, run_in_processes
-from icda.training.stage_run import StageRun
 
 QUIET = Console(quiet=True)
 TASKS, METHODS = ("digits_lt", "digits"), ("cross_entropy", "icda")
@@ -27,9 +24,9 @@ def recipe(tmp_path):
 
 
 def test_cells_are_tasks_by_methods_by_seeds_with_the_rest_of_the_recipe_alike(recipe, monkeypatch):
-    seen: list[tuple[TrainConfig, dict[str, Any]]] = []
+    seen = []
 
-    def pretend(config: TrainConfig, **settings: Any) -> dict[str, Any]:
+    def pretend(config, **settings):
         seen.append((config, settings))
         return {"cell": len(seen)}
 
@@ -46,10 +43,10 @@ def test_cells_are_tasks_by_methods_by_seeds_with_the_rest_of_the_recipe_alike(r
 
 
 def test_a_finished_cell_is_read_and_not_run_again(recipe, monkeypatch):
-    trained: list[str] = []
+    trained = []
 
     class Watched(run.Trainer):
-        def run(self, resume: bool = False) -> None:
+        def run(self, resume=False):
             trained.append(self.config.method)
             super().run(resume)
 
@@ -87,30 +84,10 @@ def config(tmp_path):
     return TrainConfig(task="digits_lt", method="cross_entropy", model="linear", epochs=2, out=str(tmp_path / "cell"))
 
 
-def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(config, tmp_path, monkeypatch):
+def test_a_cell_that_was_cut_short_goes_on_and_ends_where_an_unbroken_one_does(config, tmp_path, train_for):
     whole = run_cell(replace(config, out=str(tmp_path / "whole")))
-    epochs: list[int] = []
-
-    class Killed(run.Trainer):
-        def _epoch(self, stage: StageRun) -> EpochRecord:
-            if self.position.epoch == 1 and not epochs:
-                epochs.append(1)
-                raise KeyboardInterrupt
-            return super()._epoch(stage)
-
-    monkeypatch.setattr(run, "Trainer", Killed)
-    with pytest.raises(KeyboardInterrupt):
-        run_cell(config)
-
-    class Watched(run.Trainer):
-        def _epoch(self, stage: StageRun) -> EpochRecord:
-            epochs.append(self.position.epoch)
-            return super()._epoch(stage)
-
-    monkeypatch.setattr(run, "Trainer", Watched)
-    resumed = run_cell(config)
-    assert epochs == [1, 1]  # where it was killed, and only that epoch again
-    assert resumed.result["metrics"] == whole.result["metrics"]
+    train_for(config, 4)  # within the second epoch
+    assert run_cell(config).result["metrics"] == whole.result["metrics"]
 
 
 def test_a_failed_cell_says_why_and_the_rest_go_on(config):

@@ -4,8 +4,6 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +14,8 @@ from icda.report import read_runs, write_report
 from icda.training import TrainConfig, evaluate_folder, train
 from icda.training.checkpoint import load_checkpoint, save_checkpoint
 
-ODD: list[Any] = [None, -1, [None], {"a": 1}]
-ODDER: list[Any] = [*ODD, "x", [], {}, True, float("nan"), [[1, [2]]], 10**400]
+ODD = [None, -1, [None], {"a": 1}]
+ODDER = [*ODD, "x", [], {}, True, float("nan"), [[1, [2]]], 10**400]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +53,7 @@ def test_a_model_with_any_part_changed_is_evaluated_or_refused_in_a_sentence(fin
     folder = tmp_path / "run"
     shutil.copytree(finished.folder(), folder)
 
-    def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
+    def cases():
         for what, state in changed(load_checkpoint(folder / "model.pt")):
             save_checkpoint(folder / "model.pt", state)
             yield what, lambda: evaluate_folder(folder)
@@ -68,7 +66,7 @@ def test_a_checkpoint_with_any_part_changed_is_resumed_or_refused_in_a_sentence(
     shutil.copytree(finished.folder(), folder)
     config = TrainConfig(**{**vars(finished), "out": str(folder)})
 
-    def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
+    def cases():
         for what, state in changed(load_checkpoint(folder / "checkpoint.pt")):
             if not what.startswith("config"):  # read for the words of a refusal only
                 for file in ("result.json", "report.html"):
@@ -81,13 +79,13 @@ def test_a_checkpoint_with_any_part_changed_is_resumed_or_refused_in_a_sentence(
 
 def test_a_result_with_any_part_changed_makes_a_page_or_is_refused_in_a_sentence(finished, tmp_path):
     result, path = json.loads((finished.folder() / "result.json").read_text()), tmp_path / "result.json"
-    places: list[tuple[str, ...]] = [(key,) for key in result]
+    places = [(key,) for key in result]
     places += [(key, entry) for key in ("metrics", "config", "environment") for entry in result[key]]
 
-    def page() -> None:
+    def page():
         write_report(tmp_path / "page.html", [run.result for run in read_runs([path])])
 
-    def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
+    def cases():
         for place in places:
             for odd in ODDER:
                 spoiled = copy.deepcopy(result)

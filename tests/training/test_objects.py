@@ -1,7 +1,6 @@
 """Training with a network and a task made in Python, and with a file of features."""
 
 import copy
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,17 +13,15 @@ from icda.models import create_model
 from icda.training import TrainConfig, evaluate_folder, train
 from icda.training.progress import ProgressView
 
-Configure = Callable[..., TrainConfig]
-
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body = nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.ReLU())
         self.fc = nn.Linear(16, 10)
         self(torch.zeros(1, *create_task("digits_lt").input_shape))
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images):
         return self.fc(self.body(images))
 
 
@@ -67,7 +64,7 @@ def test_what_makes_no_network_is_refused(configure):
 class Listening(ProgressView):
     said = ""
 
-    def run(self, description: str) -> None:
+    def run(self, description):
         self.said = description
 
 

@@ -4,7 +4,6 @@ import json
 import math
 import random
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +91,7 @@ def test_an_empty_tally_is_zero_and_does_not_divide_by_it():
 
 
 def test_ranks_add_up_to_one_tally():
-    accelerator: Any = SimpleNamespace(
+    accelerator = SimpleNamespace(
         num_processes=2, device=torch.device("cpu"), reduce=lambda values, reduction: values * 2
     )
     tally = Tally()

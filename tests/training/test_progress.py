@@ -10,7 +10,7 @@ from rich.console import Console
 
 from icda.extras import MissingExtraError
 from icda.results import EpochRecord
-from icda.training.progress import EpochLog, ProgressView, TerminalView
+from icda.training.progress import EpochLog, TerminalView
 
 RECORD = EpochRecord(0, train_loss=1.5, train_accuracy=0.25, validation={"accuracy": None})
 
@@ -46,14 +46,6 @@ def test_the_bar_is_taken_down_when_training_fails():
     with pytest.raises(RuntimeError), view:
         raise RuntimeError
     assert view.bar.finished or not view.bar.live.is_started
-
-
-def test_the_quiet_view_prints_nothing(capsys):
-    with ProgressView() as view:
-        view.start(0, 1)
-        view.step(0, 1, 1.0, None)
-        view.epoch(RECORD, 1)
-    assert capsys.readouterr() == ("", "")
 
 
 RECORDS = [EpochRecord(epoch, "train", 1.0 / (epoch + 1), figures={"none": None}) for epoch in range(3)]

@@ -1,26 +1,22 @@
 import csv
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
-from icda.methods import Method, Setup
+from icda.methods import Method
 from icda.registry import UnknownNameError
 from icda.training import CheckpointError, TrainConfig, evaluate_folder, load_config, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.progress import ProgressView
 
-Configure = Callable[..., TrainConfig]
-
 
 class ForbiddenView(ProgressView):
     """Fails the test at the first step."""
 
-    def step(self, *_: Any) -> None:
+    def step(self, *_):
         pytest.fail("a step was trained")
 
 
@@ -76,10 +72,10 @@ def test_an_alias_of_a_method_ends_up_under_its_full_name(configure):
 class Spoiled(Method):
     """Forgets all it has learned at the end of the fourth epoch, and of every one after it."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup):
         super().__init__()
 
-    def on_epoch_end(self, context: Any) -> None:
+    def on_epoch_end(self, context):
         if context.epoch >= 3:
             with torch.no_grad():
                 context.head.weight.zero_()
@@ -252,7 +248,7 @@ def test_a_run_on_own_data_can_be_evaluated_on_other_data(configure, tmp_path):
 
 @pytest.mark.parametrize("method", ["group_dro", "uw", "irm", "lisa"])
 def test_a_model_that_was_told_groups_is_evaluated_on_data_with_others_or_none(method, tmp_path):
-    def write(name: str, attributes: int | None) -> str:
+    def write(name, attributes):
         rows = ["text,label,split" + (",attribute" if attributes else "")]
         for split in ("train", "validation", "test"):
             for row in range(24):

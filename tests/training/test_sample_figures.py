@@ -62,5 +62,5 @@ def test_a_run_on_known_groups_logs_them_and_one_that_does_not_know_them_does_no
         options = {"lookahead": "head"}
         config = short_run(tmp_path / attributes, "meta_icda", options=options, epochs=1, attributes=attributes)
         (record,) = train(config)["history"]
-        assert ("strength_auroc_minority" in record) == (attributes == "known")
+        assert ("strength_auroc_minority" in record) == ("strength_by_group" in record) == (attributes == "known")
         assert "strength_auroc_wrong" not in record, "no label is wrong there"

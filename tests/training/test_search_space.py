@@ -7,13 +7,13 @@ from icda.training.tuning import Dimension, check_space, parse_space
 class FakeTrial:
     """Answers like an Optuna trial, and remembers what it was asked."""
 
-    def suggest_float(self, name: str, low: float, high: float, log: bool) -> tuple[object, ...]:
+    def suggest_float(self, name, low, high, log):
         return ("float", name, low, high, log)
 
-    def suggest_int(self, name: str, low: int, high: int) -> tuple[object, ...]:
+    def suggest_int(self, name, low, high):
         return ("int", name, low, high)
 
-    def suggest_categorical(self, name: str, choices: list[object]) -> tuple[object, ...]:
+    def suggest_categorical(self, name, choices):
         return ("choice", name, choices)
 
 

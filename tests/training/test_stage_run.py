@@ -1,20 +1,19 @@
 """A stage begins with what its method asks for, and is taken up again without doing so a second time."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import copy
 
 import pytest
 import torch
-from torch import Tensor
 
 from icda.data import create_task
-from icda.methods import Context, Method, Setup, Stage, StepResult
+from icda.methods import Method, Stage
 from icda.models import create_model
 from icda.training import TrainConfig, Trainer, train
 from icda.training.checkpoint import load_checkpoint
 from icda.training.plan import Plan, Position, learning_rate, random_state
 from icda.training.run import make_accelerator
 from icda.training.stage_run import StageRun
+from support import assert_same
 
 STAGES = (Stage(2, "first"), Stage(1, "head", trains="head", restart=True, reset_head=True, learning_rate=0.5))
 
@@ -22,27 +21,24 @@ STAGES = (Stage(2, "first"), Stage(1, "head", trains="head", restart=True, reset
 class Staged(Method):
     """Counts the calls of its hook."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages):
         super().__init__()
-        self.planned, self.begun = list(stages), list[str]()
+        self.planned, self.begun = list(stages), []
 
-    def stages(self, epochs: int) -> list[Stage]:
+    def stages(self, epochs):
         return self.planned
 
-    def on_stage_start(self, context: Context) -> None:
+    def on_stage_start(self, context):
         self.begun.append(context.stage.name)
-
-
-Make = Callable[..., Trainer]
 
 
 @pytest.fixture
 def make(tmp_path):
-    def make(*stages: Stage) -> Trainer:
+    def make(*stages, model="linear"):
         task = create_task("digits_lt")
-        settings = {"model": "linear", "epochs": 3, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 0.0}
+        settings = {"model": model, "epochs": 3, "batch_size": 64, "learning_rate": 0.1, "weight_decay": 0.0}
         config = TrainConfig(**settings, out=str(tmp_path))
-        network = create_model("linear", task.num_classes, task.input_shape)
+        network = create_model(model, task.num_classes, task.input_shape)
         return Trainer(config, task, [network], Staged(stages or STAGES), tmp_path, make_accelerator("no"))
 
     return make
@@ -61,11 +57,25 @@ def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_
     saved = {"optimizers": [], "random": random_state()}
     StageRun.resume(trainer.parts, trainer.position, saved)
     assert torch.equal(trainer.models[0].head_weight, before)
-    assert isinstance(trainer.method, Staged)
     assert trainer.method.begun == ["first"]
     StageRun.begin(trainer.parts, trainer.position, first)
     assert not torch.equal(trainer.models[0].head_weight, before)
     assert trainer.method.begun == ["first", "head"]
+
+
+def test_a_frozen_encoder_stays_with_its_batch_norm_buffers_and_a_network_may_go_back_to_where_it_began(make):
+    stages = Stage(1, "head", trains="head"), Stage(1, "afresh", reset_network=True)
+    trainer = make(*stages, model="small_cnn")
+    network = trainer.models[0]
+    begun = copy.deepcopy(network.state_dict())
+    assert any("running_mean" in name for name in begun)
+    run = StageRun.begin(trainer.parts, trainer.position)
+    run.step(batch_of(trainer))
+    moved = {name for name, value in network.state_dict().items() if not torch.equal(value, begun[name])}
+    assert moved == {"head.weight", "head.bias"}
+    trainer.position.stage = 1
+    StageRun.begin(trainer.parts, trainer.position, run)
+    assert_same(network.state_dict(), begun)
 
 
 @pytest.mark.parametrize("restart", [True, False])
@@ -137,13 +147,13 @@ def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make):
 
 
 def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make):
-    told: list[str] = []
+    told = []
 
-    def step(batch: Any, context: Context) -> StepResult:
+    def step(batch, context):
         told.append("step")
         return trainer.method.step(batch, context)
 
-    def loss(output: Any, batch: Any, context: Context) -> Tensor:
+    def loss(output, batch, context):
         told.append("loss")
         return output.logits.sum() * 0
 
@@ -165,18 +175,18 @@ def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make):
 
 
 def test_what_a_stage_found_at_its_end_is_not_looked_for_again_by_a_resumed_run(tmp_path, register_method, train_for):
-    ends: list[int] = []
+    ends = []
 
     class Finder(Method):
-        def __init__(self, setup: Setup) -> None:
+        def __init__(self, setup):
             super().__init__()
             self.register_buffer("found", torch.tensor(0))
 
-        def find(self, context: Context) -> None:
+        def find(self, context):
             ends.append(context.epoch)
             self.found.add_(1)
 
-        def stages(self, epochs: int) -> list[Stage]:
+        def stages(self, epochs):
             return [Stage(1, "first", on_end=self.find), Stage(epochs - 1, "second")]
 
     name = register_method("finder", Finder)

@@ -1,7 +1,6 @@
 """Texts all the way: a random DistilBERT with its tokeniser, trained, killed, resumed, evaluated, explained."""
 
 import json
-from typing import Any
 
 import pytest
 import torch
@@ -49,7 +48,7 @@ def table(tmp_path):
 
 @pytest.fixture
 def configure(tmp_path, table, model):
-    def make(name: str, **settings: Any) -> TrainConfig:
+    def make(name, **settings):
         usual = {"epochs": 6, "batch_size": 8, "optimizer": "adam", "learning_rate": 5e-3, "schedule": "constant"}
         where = {"data": str(table), "model": model, "out": str(tmp_path / name)}
         return TrainConfig(**{**usual, **where, **settings})

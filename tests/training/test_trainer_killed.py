@@ -42,7 +42,7 @@ def test_the_command_itself_killed_in_start_up_and_in_writing_ends_bit_identical
     words = ["train", *OPTIONS, *METHODS["icda"], "--quiet"]
     command = [sys.executable, "-m", "icda.cli.main", *words, "--resume", "--out", str(killed)]
 
-    def start() -> subprocess.Popen[str]:
+    def start():
         return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     process = start()

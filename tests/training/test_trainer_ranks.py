@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -66,8 +65,7 @@ def check_that_only_the_first_rank_spoke(printed, reports):
 
 
 def result_of(folder):
-    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return found
+    return json.loads((folder / "result.json").read_text())
 
 
 def test_two_ranks_do_what_one_process_does_and_the_first_alone_writes_and_speaks(tmp_path):

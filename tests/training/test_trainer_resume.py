@@ -1,25 +1,19 @@
 """A training that ends at any point and is resumed ends as if nothing had happened."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
-from icda.methods import Context, Method, Setup
+from icda.methods import Method
 from icda.training import TrainConfig, train, trainer
-
-Configure = Callable[..., TrainConfig]
 
 
 @pytest.fixture(scope="module")
 def whole_runs(tmp_path_factory):
     """The folder of an uninterrupted run, made once for each configuration."""
-    made: dict[tuple[Any, ...], Path] = {}
+    made = {}
 
-    def run(**settings: Any) -> Path:
+    def run(**settings):
         key = tuple(sorted(settings.items()))
         if key not in made:
             made[key] = tmp_path_factory.mktemp("whole")
@@ -59,7 +53,7 @@ def test_a_run_that_was_stopped_around_a_save_ends_bit_identical(
     settings = {"method": "icda", "epochs": 3, "selection": "validation_accuracy"}
     config, save, calls = configure("stopped", checkpoint_every=3, **settings), trainer.save_checkpoint, 0
 
-    def failing_save(path: Path, state: dict[str, Any]) -> None:
+    def failing_save(path, state):
         nonlocal calls
         calls += 1
         if calls < call or written:
@@ -80,17 +74,17 @@ class NoisyMethod(Method):
 
     hooks: Tensor
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup):
         super().__init__()
         self.register_buffer("hooks", torch.zeros(2))
 
-    def on_epoch_start(self, context: Context) -> None:
+    def on_epoch_start(self, context):
         self.hooks[0] += torch.rand(())
 
-    def on_epoch_end(self, context: Context) -> None:
+    def on_epoch_end(self, context):
         self.hooks[1] += torch.rand(())
 
-    def loss(self, output: Any, batch: Any, context: Context) -> Tensor:
+    def loss(self, output, batch, context):
         noise = torch.randn_like(output.logits)
         return torch.nn.functional.cross_entropy(output.logits + noise, batch.targets)
 

@@ -1,7 +1,6 @@
 """A search chooses on validation data alone, and goes on where it stopped."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ def quiet(_): ...
 
 
 def test_three_trials_give_the_best_of_them_as_a_configuration_to_train(config):
-    said: list[str] = []
+    said = []
     found = tune(config, SPACE, 3, say=said.append)
     scores = [float(line.rsplit(" ", 1)[1]) for line in said]
     assert len(scores) == 3
@@ -43,10 +42,10 @@ def test_the_score_is_the_selected_models_accuracy_on_the_validation_split(confi
 
 
 def test_the_test_split_is_out_of_reach_while_searching(config, monkeypatch):
-    seen: list[Any] = []
+    seen = []
 
     class Watched(tuning.Trainer):
-        def run(self, resume: bool = False) -> None:
+        def run(self, resume=False):
             seen.append(self.task)
             super().run(resume)
 
@@ -68,9 +67,9 @@ def test_a_search_goes_on_with_what_an_unbroken_one_would_propose(config, tmp_pa
 
 
 def test_the_trial_a_killed_search_was_at_is_taken_up_again(config, monkeypatch):
-    asked: list[TrainConfig] = []
+    asked = []
 
-    def killed(proposed: TrainConfig, metric: str) -> float:
+    def killed(proposed, metric):
         asked.append(proposed)
         raise KeyboardInterrupt
 
@@ -86,20 +85,20 @@ def test_the_trial_a_killed_search_was_at_is_taken_up_again(config, monkeypatch)
 def test_a_trial_that_is_refused_is_given_up_and_the_search_goes_on(config, monkeypatch):
     scores = iter([None, 0.25])
 
-    def sometimes(proposed: TrainConfig, metric: str) -> float:
+    def sometimes(proposed, metric):
         score = next(scores)
         if score is None:
             raise ValueError("lambda0 is not to my taste")
         return score
 
     monkeypatch.setattr(tuning, "validation_score", sometimes)
-    said: list[str] = []
+    said = []
     assert tune(config, SPACE, 2, say=said.append).score == 0.25
     assert "given up, lambda0 is not to my taste" in said[0]
 
 
 def test_a_search_in_which_nothing_succeeds_says_why(config, monkeypatch):
-    def refused(proposed: TrainConfig, metric: str) -> float:
+    def refused(proposed, metric):
         raise ValueError("no")
 
     monkeypatch.setattr(tuning, "validation_score", refused)

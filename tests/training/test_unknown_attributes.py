@@ -1,19 +1,17 @@
 """A training told that attributes are unknown never reads them, and one that needs them does not start."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from icda.data import TASKS, Split, create_task
+from icda.data import TASKS, create_task
 from icda.methods import method_names, method_needs
 from icda.methods.base import MissingNeedError
 from icda.training import Trainer, train
 from icda.training import run as run_module
-from icda.training.run import build, load_task, make_accelerator, visible_task
-from icda.training.stage_run import StageRun
+from icda.training.run import build, load_task, visible_task
 from support import short_run
 
 
@@ -27,30 +25,25 @@ class Untouchable(Tensor):
     armed = False
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
         if cls.armed and func is not Tensor.shape.__get__:  # a split checks the length of what it is given
             raise TouchedError(f"{func} read the group labels")
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
 @pytest.fixture
-def guarded():
+def guarded(register_entry):
     """Coloured digits whose group labels, of training and validation, raise when they are read."""
     task = create_task("digits_coloured")
 
-    def guard(split: Split | None) -> Split:
+    def guard(split):
         return replace(split, groups=split.groups.as_subclass(Untouchable))
 
     hidden = replace(task, name="guarded_digits", train=guard(task.train), validation=guard(task.validation))
-    list(TASKS)  # the first look-up fills the registry
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(TASKS._entries, "guarded_digits", lambda root, seed: hidden)
-        patch.setitem(TASKS._aliases, "guarded_digits", "guarded_digits")
-        Untouchable.armed = True
-        try:
-            yield hidden
-        finally:
-            Untouchable.armed = False
+    register_entry(TASKS, "guarded_digits", lambda root, seed: hidden)
+    Untouchable.armed = True
+    yield hidden
+    Untouchable.armed = False
 
 
 def settings(folder, **changes):
@@ -74,7 +67,7 @@ def test_training_and_selection_never_read_them(guarded, method, selection, tmp_
     assert method in GROUPLESS
     finished = Trainer.load_model
 
-    def after_training(trainer: Trainer) -> int:
+    def after_training(trainer):
         Untouchable.armed = False  # the model is chosen: its evaluation may weigh groups by their training shares
         return finished(trainer)
 
@@ -97,7 +90,7 @@ def test_training_and_selection_never_read_them(guarded, method, selection, tmp_
 def test_which_samples_a_subset_takes_does_not_depend_on_them(tmp_path, monkeypatch):
     task = create_task("digits_coloured")
     other = replace(task, train=replace(task.train, groups=task.train.groups.flip(0)))
-    chosen: dict[str, list[list[int]]] = {"known": [], "unknown": []}
+    chosen = {"known": [], "unknown": []}
     for found in (task, other):
         monkeypatch.setattr(run_module, "create_task", lambda *_, found=found: found)
         for attributes, rows in chosen.items():
@@ -132,22 +125,6 @@ def test_the_withheld_task_keeps_test_groups_and_hides_the_rest(guarded):
     assert told.data_hash  # reads no group label but those of test
 
 
-def test_guessed_groups_survive_a_kill(tmp_path):
-    config = settings(tmp_path / "whole", task="digits_coloured", selection="validation_worst_pseudo_group", epochs=3)
-    whole = train(config)
-    broken = replace(config, out=str(tmp_path / "broken"))
-    task = visible_task(broken, run_module.load_task(broken))
-    networks, method = build(broken, task)
-
-    class Stopping(Trainer):
-        def _save(self, run: StageRun) -> None:
-            super()._save(run)
-            if self.position.epoch == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Stopping(broken, task, networks, method, tmp_path / "broken", make_accelerator("no")).run()
-    resumed = train(broken, resume=True)
-    scores = [line["validation_worst_pseudo_group_accuracy"] for line in whole["history"]]
-    assert [line["validation_worst_pseudo_group_accuracy"] for line in resumed["history"]] == scores
-    assert resumed["selected_epoch"] == whole["selected_epoch"] == max(range(3), key=scores.__getitem__)
+def test_guessed_groups_survive_a_kill(assert_resumes):
+    rule = {"attributes": "unknown", "selection": "validation_worst_pseudo_group"}
+    assert_resumes(16, every=0, task="digits_coloured", model="mlp", batch_size=100, **rule)

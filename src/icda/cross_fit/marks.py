@@ -18,6 +18,9 @@ from icda.cross_fit.flatness import margin_of
 from icda.cross_fit.pairs import share, skill
 from icda.data.generators import generator_for
 
+FIELDS = 16  # of a shrunken picture, on a side
+FILTERS, SIZES = 64, (3, 5)  # that nobody trained, of each size
+QUARTERS = 2  # parts on a side, over which an answer of a filter is averaged
 COARSE = 4  # larger parts on a side, of two by two means each; a smaller part is one field
 NEIGHBOURS = 15
 SAMPLES, SCANNED = 3000, 1000  # that are read in the chosen part, and in every part
@@ -25,6 +28,24 @@ SAME = 0.2  # on the way from guessing to certainty: a part that says so often w
 EXACT = 12  # numbers in a part, up to which distances are sums of squares
 LEAST_SKILL = 0.1  # of the rest, over guessing
 ROWS = 4096  # asked at a time
+
+
+def shrink(images: Tensor) -> Tensor:
+    """Images (N, C, H, W) as means over at most 16 x 16 fields."""
+    height, width = images.shape[2:]
+    return F.adaptive_avg_pool2d(images.float().nan_to_num(0.0, 0.0, 0.0), (min(FIELDS, height), min(FIELDS, width)))
+
+
+def filtered(images: Tensor, seed: int) -> Tensor:
+    """Features (N, A) of shrunken images that never saw a label: random filters, rectified, averaged over each quarter."""
+    generator, seen = generator_for(seed, "filters"), []
+    for size in SIZES:
+        filters = torch.randn(FILTERS, images.shape[1], size, size, generator=generator)
+        filters -= filters.mean((1, 2, 3), keepdim=True)
+        filters /= filters.square().sum((1, 2, 3), keepdim=True).sqrt()
+        answers = F.conv2d(images, filters, padding=size // 2).relu()
+        seen.append(F.adaptive_avg_pool2d(answers, QUARTERS).flatten(1))
+    return torch.cat(seen, 1)
 
 
 class Mark(NamedTuple):
@@ -36,9 +57,7 @@ class Mark(NamedTuple):
     known: float  # the same, read off the whole picture
     errors: float  # share of labels that the part contradicts
     against: int  # their number, among those looked at
-    overlap: (
-        float  # AUROC by which the reading is surer where it is right: 0.5 for a mark, near 1 for classes that overlap
-    )
+    overlap: float  # AUROC by which the reading is surer where it is right: 0.5 for a mark, near 1 for overlap
     kept: float  # of the skill of the rest of the picture, what is left where the part contradicts the label
     place: str
 

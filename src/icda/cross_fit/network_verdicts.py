@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
-from icda.cross_fit.held_out import HeldOut
 from icda.cross_fit.marks import Mark
+from icda.cross_fit.networks import HeldOut
 from icda.cross_fit.pairs import share, skill, trial, within_answers
 from icda.cross_fit.rules import (
     LIMITS,
@@ -36,9 +36,7 @@ TOGETHER = Limit(0.20, 0.03)  # disagreements per error: above, the networks fol
 SCATTERED = Limit(0.50, 0.05)  # above, they know too little to contradict a label
 GUESSED = Limit(1.0, 0.05)  # errors over those of the largest class as the one answer: above, the networks know less
 SURE = 0.5  # of the median margin of what is right: an answer with more is sure
-SURE_SHARE = Limit(
-    0.30, 0.04
-)  # of contradictions that are sure: as good a sign as the audit's, which asks for their median
+SURE_SHARE = Limit(0.30, 0.04)  # of contradictions that are sure: as good a sign as the audit's, which is their median
 # Of contradicted labels, what can be read of them over what the same heads read of others: that many of them are right.
 READ = Limit(0.25, 0.05)
 OWN_MISTAKES = 0.23  # more is needed where many labels are contradicted: most of that are the networks' own mistakes

@@ -190,9 +190,8 @@ def skill(answers: Tensor, targets: Tensor, num_classes: int) -> float:
     0.5
     """
     counts = torch.bincount(targets, minlength=num_classes).double()
-    recalls = (
-        torch.bincount(targets, (answers == targets).double(), minlength=num_classes)[counts > 0] / counts[counts > 0]
-    )
+    hits = torch.bincount(targets, (answers == targets).double(), minlength=num_classes)
+    recalls = hits[counts > 0] / counts[counts > 0]
     return (float(recalls.mean()) - 1 / num_classes) / (1 - 1 / num_classes)
 
 

@@ -40,9 +40,7 @@ class Limits:
 
     # A shortcut between two classes. All must hold.
     sureness: Limit = Limit(1.35, 0.15)  # twins' margin where they contradict labels, over what overlap would give
-    agreement: Limit = Limit(
-        0.96, 0.01
-    )  # of two answers of twins on all samples: below, what they follow is not clear-cut
+    agreement: Limit = Limit(0.96, 0.01)  # of two answers of twins: below, what they follow is not clear-cut
     disagreement: Limit = Limit(0.60, 0.08)  # of twins per contradicted label: above, they follow no clear function
     followed: Limit = Limit(
         0.80, 0.06

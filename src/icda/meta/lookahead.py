@@ -64,8 +64,8 @@ def look_ahead(
         slopes = torch.autograd.grad(loss, point, create_graph=True, materialize_grads=True)
     if mode == "head":
         moved_head = _move_head(forward.output.features, slopes, weight, bias, rate)
-        meta_loss, head_pull = _meta_pull_head(model, forward, moved_head, meta_inputs, meta_targets)
-        tangents = _head_tangents(forward.output.features, head_pull)
+        meta_loss, (to_weight, to_bias) = _meta_pull_head(model, forward, moved_head, meta_inputs, meta_targets)
+        tangents = F.linear(forward.output.features.detach(), to_weight, to_bias), to_weight
     else:
         moved = _move_all(model, logits, slopes, rate)
         meta_loss, pull = _meta_pull(model, forward, moved, meta_inputs, meta_targets)
@@ -135,11 +135,6 @@ def _meta_pull_head(
         return loss.detach(), (all_mean(torch.autograd.grad(loss, weight)[0]), None)
     to_weight, to_bias = torch.autograd.grad(loss, (weight, bias))
     return loss.detach(), (all_mean(to_weight), all_mean(to_bias))
-
-
-def _head_tangents(features: Tensor, pull: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
-    to_weight, to_bias = pull
-    return F.linear(features.detach(), to_weight, to_bias), to_weight
 
 
 def _head_tensors(model: nn.Module) -> tuple[Tensor, Tensor | None]:

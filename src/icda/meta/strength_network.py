@@ -94,10 +94,6 @@ def centre(
     return centred
 
 
-def _own_rows(rows: Tensor) -> Tensor:
-    return rows
-
-
 class StrengthNetwork(nn.Module):
     """alpha_i = f(MLP(characteristics)): two hidden layers of 100.
 
@@ -162,7 +158,7 @@ class StrengthNetwork(nn.Module):
         strengths = OUTPUTS[self.output](self.layers(characteristics)).squeeze(1)
         if self.centred:
             # What is trained is described by one rank alone: it must not wait for the others.
-            strengths = centre(strengths, targets, all_gather_rows if self.training else _own_rows)
+            strengths = centre(strengths, targets, all_gather_rows if self.training else lambda rows: rows)
         return strengths if self.withdrawal == 1 else torch.where(strengths < 0, self.withdrawal * strengths, strengths)
 
 

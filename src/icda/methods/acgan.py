@@ -14,9 +14,7 @@ class ACGAN(ImageGAN):
 
     The generator learns to have its images taken for real and for their class. Options are those of `ImageGAN`.
 
-    Reference: Odena et al., "Conditional image synthesis with auxiliary classifier GANs", ICML 2017. Differs from it in
-    spectral normalisation where it has dropout, GroupNorm where it has BatchNorm, and smaller networks. How its images were
-    mixed into training in the tables of ISDA and ICDA is not stated there; `share` and `start` are ours.
+    Reference: Odena et al., "Conditional image synthesis with auxiliary classifier GANs", ICML 2017.
     """
 
     name = "acgan"

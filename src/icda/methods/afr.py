@@ -18,15 +18,11 @@ from icda.settings import checked
 class AFR(PerSample, Method):
     """Train the network, then its head alone on held-out samples, those with a badly predicted label more often.
 
-    Held-out samples are drawn with weight exp(-gamma p_y) / n_y.
     `held_share` of the training samples, by a coin, are not learned from in the first stage, so that p_y is not what the
-    network remembers. In the second stage they are all that is drawn: more often the less the network of the first stage
-    believes their label, with classes balanced. The head is held back to where it was by decay |w - w_1|^2. No group label
-    is read.
+    network remembers. In the second they are all that is drawn, with weight exp(-gamma p_y) / n_y, and the head is held
+    back to where it was by decay |w - w_1|^2. No group label is read.
 
-    Reference: Qiu et al., "Simple and fast group robustness by automatic feature reweighting", ICML 2023. Differs from
-    the paper in drawing by the weights instead of weighting one full batch, and in that the stages share the epochs; the
-    paper chooses gamma and decay by validation groups.
+    Reference: Qiu et al., "Simple and fast group robustness by automatic feature reweighting", ICML 2023.
     """
 
     per_sample = ("weights",)

@@ -79,10 +79,6 @@ class Setup:
     group_domains: Tensor | None = None  # (G,) of each group: its attribute where groups are class x attribute
     domain_counts: Tensor | None = None  # (K, C) how many training samples of each class a domain has
 
-    @property
-    def num_domains(self) -> int:
-        return 0 if self.group_domains is None else int(self.group_domains.max()) + 1
-
     @classmethod
     def of(
         cls, task: Task, network: FeatureClassifier, epochs: int, batch_size: int | None = None, seed: int = 0
@@ -148,7 +144,8 @@ class StepResult(NamedTuple):
 
 class Method(nn.Module):
     """A way of training: cross entropy, unless a subclass writes another `loss`, or a `step` where one loss on one forward
-    pass is not enough."""
+    pass is not enough. How one of ours differs from its paper, and what to beware of, stands on its page in docs/methods.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset()  # of "groups", "metadata", "validation", "validation groups"
     num_networks: ClassVar[int] = 1

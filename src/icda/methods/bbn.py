@@ -13,12 +13,11 @@ class BBN(Method):
     """Train two branches on a shared trunk, one on the data as they are and one that favours rare classes.
 
     In epoch e of E the classifier reads 2 [l f1, (1 - l) f2] with l = 1 - ((e-1)/E)^2, f1 from a uniform batch, f2 from
-    one that holds a class the more often the rarer it is; the loss is l CE(y1) + (1 - l) CE(y2). Training thus goes from
-    features to rare classes. At test time l = 1/2: the classifier reads [f1, f2] of the same sample. The network's last
-    block is doubled by `icda.models.two_branches`; an encoder that already is a `TwoBranches` is taken as it is.
+    one that holds a class the more often the rarer it is; the loss is l CE(y1) + (1 - l) CE(y2). At test time it reads
+    [f1, f2] of the same sample. The network's last block is doubled by `icda.models.two_branches`; an encoder that
+    already is a `TwoBranches` is taken as it is.
 
-    Reference: Zhou et al., "BBN: bilateral-branch network with cumulative learning for long-tailed visual recognition",
-    CVPR 2020.
+    Reference: Zhou et al., "BBN: bilateral-branch network with cumulative learning", CVPR 2020.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -30,7 +29,9 @@ class BBN(Method):
         if isinstance(network.encoder, TwoBranches):
             return network
         network.encoder = two_branches(network.encoder, self.input_shape)
-        network.head = _twice_as_wide(network)
+        weight, has_bias = network.head_weight, getattr(network.head, "bias", None) is not None
+        (classes, features), like = weight.shape, {"device": weight.device, "dtype": weight.dtype}
+        network.head = nn.Linear(2 * features, classes, has_bias, **like)  # newly drawn, over both branches
         return network
 
     def step(self, batch: Batch, context: Context) -> StepResult:
@@ -47,14 +48,6 @@ class BBN(Method):
 
     def epoch_figures(self) -> Figures:
         return {"uniform_share": self._share}
-
-
-def _twice_as_wide(network: FeatureClassifier) -> nn.Linear:
-    """A newly drawn head over the features of both branches, where the old one was."""
-    weight = network.head_weight
-    classes, features = weight.shape
-    has_bias = getattr(network.head, "bias", None) is not None
-    return nn.Linear(2 * features, classes, bias=has_bias, device=weight.device, dtype=weight.dtype)
 
 
 def _hits(logits: Tensor, targets: Tensor) -> float:

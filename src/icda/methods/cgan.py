@@ -14,9 +14,7 @@ class CGAN(ImageGAN):
     The GAN learns on images of the batch's own labels, so that a class alone does not tell real from generated. Options
     are those of `ImageGAN`.
 
-    Reference: Mirza and Osindero, "Conditional generative adversarial nets", arXiv 1411.1784. Differs from it in the
-    networks, which are ACGAN's, and in where the class enters the discriminator: at the last layer, as in Miyato and
-    Koyama, "cGANs with projection discriminator", ICLR 2018, not at the first. `share` and `start` are ours.
+    Reference: Mirza and Osindero, "Conditional generative adversarial nets", arXiv 1411.1784.
     """
 
     name = "cgan"

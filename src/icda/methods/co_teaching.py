@@ -10,14 +10,11 @@ from icda.methods.small_loss import SmallLossPair, smallest
 class CoTeaching(SmallLossPair):
     """Train two networks, each on the samples that the other finds easiest, to resist wrong labels.
 
-    Each network picks its (1 - R) N samples of smallest cross entropy, and the other learns from them.
-    The two start differently, so they err on different wrong labels and do not confirm each other's errors. R ramps from
-    0 to `noise_rate` over `ramp_epochs`. The networks share no weight: their losses are added, and each gets its own
-    gradient. With noise_rate=0 they are two networks of plain cross entropy.
+    Each network picks its (1 - R) N samples of smallest cross entropy, and the other learns from them. R ramps from 0 to
+    `noise_rate` over `ramp_epochs`; with noise_rate=0 they are two networks of plain cross entropy.
 
     Reference: Han et al., "Co-teaching: robust training of deep neural networks with extremely noisy labels", NeurIPS
-    2018. Differs from the official code in dividing by the number of kept samples once (theirs does it twice), in
-    leaving Adam's beta1 alone, and in the ramp, which is full at epoch `ramp_epochs` (theirs one earlier).
+    2018.
     """
 
     def step(self, batch: Batch, context: Context) -> StepResult:

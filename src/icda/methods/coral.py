@@ -43,12 +43,10 @@ def _covariance(features: Tensor) -> Tensor:
 class CORAL(DomainPenalty):
     """Align the means and covariances of the features of all domains.
 
-    The loss is mean_e L_e + gamma * mean over pairs of domains of the squared differences of means and covariances.
-    Both differences are means over their entries, A and A^2 of them. A batch of one domain has no pair, and the term is 0.
-    gamma=0 is the mean of the domains' cross entropies.
+    The loss is mean_e L_e + gamma * mean over pairs of domains of the squared differences of means and covariances, both
+    means over their entries, A and A^2 of them. gamma=0 is the mean of the domains' cross entropies.
 
-    Reference: Sun and Saenko, "Deep CORAL: correlation alignment for deep domain adaptation", ECCV 2016 workshops, in
-    DomainBed's form, which aligns all training domains with each other and the means, too.
+    Reference: Sun and Saenko, "Deep CORAL", ECCV 2016 workshops, in DomainBed's form.
     """
 
     feature_weight = "gamma"

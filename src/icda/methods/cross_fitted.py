@@ -12,8 +12,10 @@ from annotated_types import Interval
 from torch import Tensor
 
 from icda.cross_fit import HeldOut, HeldOutNetworks, averaged
+from icda.cross_fit.refined_labels import RefinedLabels, refine_labels
 from icda.errors import InputError
 from icda.methods.base import Batch, Context, Inputs, Method, Sampling, Setup, Stage, StepResult
+from icda.methods.per_sample import PerSample, write_rows
 from icda.models.base import FeatureClassifier, evaluating
 
 SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ
@@ -22,6 +24,7 @@ CrossFitEpochs: TypeAlias = Annotated[float, Interval(gt=0, le=10)]  # a share o
 Step: TypeAlias = Callable[[Batch, Context], StepResult]
 End: TypeAlias = Callable[[HeldOut], None]
 FORWARD = 1 / 3  # of a training step: a backward pass costs about two forward passes
+NEW = 0.5  # what the present epoch counts in the running mean of held-out answers
 
 
 class CrossFittedMethod(Method):
@@ -36,14 +39,13 @@ class CrossFittedMethod(Method):
     Folds are drawn by a coin, or, if `stratified`, each class is split evenly among them. With `repeats` the networks are
     trained several times over, one stage after the other, with other folds; what they say is averaged.
 
-    A subclass says how the networks are trained (`folds`, `flips`) and writes `learn_from` and `loss`.
+    A subclass says how many networks there are (`folds`) and writes `learn_from` and `loss`.
     """
 
     folds: ClassVar[int] = 2
     num_networks: ClassVar[int] = 3
     adds_epochs: ClassVar[bool] = True
     answers_later: ClassVar[bool] = True
-    flips: ClassVar[bool] = True
     judges_waiting: ClassVar[bool] = False  # whether the waiting network is evaluated, which costs and says nothing
     second_sampling: Sampling = "uniform"
     as_first: ClassVar[bool] = False  # whether the kept network sees the batches that it would see without the others
@@ -60,7 +62,7 @@ class CrossFittedMethod(Method):
     ) -> None:
         super().__init__()
         self.cross_fit_epochs, self.epochs, self.num_classes = cross_fit_epochs, setup.epochs, setup.num_classes
-        self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed, flips=self.flips)
+        self.held_out = HeldOutNetworks(setup.num_samples, setup.num_classes, self.folds, setup.seed)
         self.found: dict[str, float] = {}  # figures of the held-out answers, for the log
         self.reuse, self._class_counts = reuse, setup.class_counts
         self.stratified, self.repeats = stratified, repeats
@@ -216,6 +218,75 @@ class CrossFittedMethod(Method):
             self.keep_evidence(HeldOut(**state["evidence"]))
         so_far = state.get("so_far")  # a checkpoint from before there were repeats has none
         self._so_far = None if so_far is None else HeldOut(**so_far)
+
+
+class BestEpoch(PerSample, CrossFittedMethod):
+    """Notes the running mean of held-out answers, and keeps that of the epoch that agrees most with the given labels.
+
+    Right labels can be predicted, wrong ones cannot: this stops before the networks harm, and reads nothing clean.
+    """
+
+    per_sample = ("given", "latest", "average", "kept")  # noted while the networks train, empty after
+    given: Tensor  # (N,) labels
+    latest: Tensor  # (N, C) held-out probabilities of this epoch
+    average: Tensor  # (N, C) running mean over epochs
+    kept: Tensor  # (N, C) the running mean of the best epoch
+    soft_labels: Tensor  # (N, C) of `refine`, and the logarithms of their classes' shares; empty before
+    log_prior: Tensor
+
+    def __init__(self, setup: Setup, **options: Any) -> None:
+        super().__init__(setup, **options)
+        self.best_agreement = 0.0  # of the kept answers with the given labels
+        shape = (setup.num_samples, setup.num_classes)
+        for name in self.per_sample[1:]:
+            self.keep(name, torch.zeros(shape))
+        self.keep("given", torch.zeros(shape[0], dtype=torch.long))
+        for name in ("soft_labels", "log_prior"):
+            self.register_buffer(name, torch.zeros(0, setup.num_classes), persistent=False)
+
+    def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
+        result = super().cross_fit_step(batch, context, flips)
+        if flips:  # networks that are trained again, on the labels as they are, are not asked here
+            assert result.logits is not None
+            write_rows(self.latest, batch.index, result.logits.softmax(1))
+            write_rows(self.given, batch.index, batch.targets)
+        return result
+
+    def on_epoch_end(self, context: Context) -> None:
+        if self.evidence is not None:  # the networks have answered
+            return
+        self.average = self.latest.clone() if context.epoch == 0 else torch.lerp(self.average, self.latest, NEW)
+        agreement = float((self.average.argmax(1) == self.given).double().mean())
+        if agreement > self.best_agreement:
+            self.best_agreement, self.kept = agreement, self.average.clone()
+        self.found = {"held_out_agreement": agreement}
+
+    def take_best(self) -> tuple[Tensor, Tensor]:
+        """Logarithms (N, C) of the kept answers and the given labels (N,), on the CPU; what was noted is let go."""
+        floor = torch.finfo(self.kept.dtype).tiny
+        best = self.kept.clamp(min=floor).log().cpu(), self.given.cpu()
+        for name in self.per_sample:
+            setattr(self, name, getattr(self, name)[:0])
+        return best
+
+    def refine(self, logits: Tensor, targets: Tensor) -> RefinedLabels:
+        """Labels to learn from in place of the given ones."""
+        refined = refine_labels(logits, targets)
+        moved = refined.probabilities.argmax(1) != targets
+        self.soft_labels = refined.probabilities.to(self.soft_labels.device)
+        shares = refined.probabilities.double().mean(0)
+        self.log_prior = shares.log().to(self.log_prior).expand_as(self.soft_labels)
+        self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
+        return refined
+
+    def get_extra_state(self) -> dict[str, Any]:
+        evidence = CrossFittedMethod.get_extra_state(self)
+        return {**evidence, **super().get_extra_state(), "agreement": self.best_agreement}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        super().set_extra_state(state)
+        self.best_agreement = state["agreement"]
+        CrossFittedMethod.set_extra_state(self, state)
 
 
 def pass_cost(folds: int, share: float) -> float:

@@ -12,13 +12,11 @@ from icda.settings import checked
 class ClassifierRetraining(Method):
     """Train with cross entropy, then freeze the encoder and train a new head on class-balanced batches.
 
-    Cross entropy takes `first_stage` of the epochs.
-    In the second stage every class is drawn equally often, the head starts from random weights, and optimiser and schedule
-    start again over that stage's epochs. The encoder keeps its BatchNorm statistics, too. Both stages have an epoch at
-    least, so that a training needs two.
+    Cross entropy takes `first_stage` of the epochs. Then every class is drawn equally often, the head starts from random
+    weights, and optimiser and schedule start again. The encoder keeps its BatchNorm statistics, too. Both stages have an
+    epoch at least.
 
-    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020; 10 epochs
-    of retraining after 90.
+    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020.
     """
 
     @checked

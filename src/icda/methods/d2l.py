@@ -37,15 +37,12 @@ def local_dimension(features: Tensor, neighbours: int) -> Tensor:
 class D2L(Method):
     """Mix labels with predictions once the features' dimension rises, a sign that wrong labels are being learned.
 
-    The labels are a y + (1 - a) argmax p, with a = 1 until the dimension turns upward.
-    Before each epoch e the local intrinsic dimension LID_e of `samples` training features is taken, `neighbours`
-    nearest in sets of `neighbourhood`. After `start` of training, LID_e above mean + 2 std of the last `window` is the
-    turning point: the network goes back by one epoch, and from then on a = exp(-(e/T) LID_e / min LID). The optimiser
-    starts again at that moment.
+    The labels are a y + (1 - a) argmax p, with a = 1 until the dimension turns upward: before each epoch e the local
+    intrinsic dimension LID_e of `samples` training features is taken, `neighbours` nearest in sets of `neighbourhood`.
+    After `start` of training, LID_e above mean + 2 std of the last `window` is the turning point: the network goes back
+    by one epoch, the optimiser starts again, and from then on a = exp(-(e/T) LID_e / min LID).
 
-    Reference: Ma et al., "Dimensionality-driven learning with noisy labels", ICML 2018. As published with plain cross
-    entropy; the authors' later code has symmetric cross entropy. Dimensions, turning point and the network to go back
-    to are part of the checkpoint.
+    Reference: Ma et al., "Dimensionality-driven learning with noisy labels", ICML 2018.
     """
 
     dimensions: Tensor
@@ -114,9 +111,8 @@ class D2L(Method):
     def measure(self, context: Context) -> float:
         """Mean LID of a random part of the training set, the same on every rank; 0 where all features coincide."""
         model = context.models[0]
-        order = torch.randperm(self.num_samples, generator=generator_for(self.seed, "d2l", context.epoch))[
-            : self.samples
-        ]
+        generator = generator_for(self.seed, "d2l", context.epoch)
+        order = torch.randperm(self.num_samples, generator=generator)[: self.samples]
         place = torch.full((self.num_samples,), -1).index_copy_(0, order, torch.arange(self.samples))
         parts: list[tuple[Tensor, Tensor]] = []
         with evaluating(model):

@@ -38,15 +38,13 @@ class Encoded(NamedTuple):
 class DFR(Method):
     """Train with cross entropy, then freeze the encoder and fit a new head to group-balanced validation data.
 
-    Cross entropy takes all epochs but the last.
-    The head minimises sum_i m_i CE_i + l1 sum_cj |w_cj| over standardised features, to convergence, where m gives every
-    group the same mass. With `l1` None the strength of the penalty is the one of 0.3 to 0.001 whose head, fitted to one
-    half of the validation split, is best in the worst group of the other half. The last epoch only counts what that head
-    gets right.
+    Cross entropy takes all epochs but the last, which only counts what the fitted head gets right. The head minimises
+    sum_i m_i CE_i + l1 sum_cj |w_cj| over standardised features, to convergence, where m gives every group the same
+    mass. With `l1` None the penalty is the one of 0.3 to 0.001 whose head, fitted to one half of the validation split,
+    is best in the worst group of the other half.
 
     Reference: Kirichenko et al., "Last layer re-training is sufficient for robustness to spurious correlations", ICLR
-    2023 (arXiv 2022). Differs from the official code, which averages the heads of random balanced subsets: here one head is
-    fitted to all validation samples, those of rare groups counting more.
+    2023.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"validation", "validation groups"})

@@ -13,9 +13,8 @@ from icda.ranges import Share
 class DisturbLabel(Method):
     """Cross entropy with labels redrawn at random, with probability alpha, each time a sample is seen.
 
-    A label that is drawn again may fall on its own class: it stays right with probability 1 - alpha + alpha/C. The draw
-    for a sample depends on (seed, epoch, sample) alone, so a resumed run and a run on several processes draw the same.
-    alpha=0 is cross entropy.
+    A redrawn label may fall on its own class. The draw for a sample depends on (seed, epoch, sample) alone, so a resumed
+    run and several processes draw the same. alpha=0 is cross entropy.
 
     Reference: Xie et al., "DisturbLabel: regularizing CNN on the loss layer", CVPR 2016.
     """

@@ -11,12 +11,10 @@ from icda.ranges import Positive
 class DomainMix(MixingMethod):
     """Mix samples from different domains (mixup), and their labels with them.
 
-    lambda ~ Beta(alpha, alpha), with alpha=.2 mostly near 0 or 1. Every domain is drawn equally often and partners come
-    from the batch, whatever their label. Of token ids the features are mixed.
+    lambda ~ Beta(alpha, alpha). Every domain is drawn equally often and partners come from the batch, whatever their
+    label. Of token ids the features are mixed.
 
-    Reference: the inter-domain mixup of Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021,
-    after Xu et al., "Adversarial domain adaptation with domain mixup", AAAI 2020, without its adversary. Differs from
-    DomainBed in drawing lambda for each sample (there for each pair of minibatches) and the partner from any other domain.
+    Reference: the inter-domain mixup of Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021.
     """
 
     @checked

@@ -87,9 +87,9 @@ class DomainPenalty(DomainMethod):
 class AnnealedPenalty(DomainPenalty):
     """A penalty of weight 1 first and of weight `penalty` after `anneal_steps`; a number below 1 is a share of training.
 
-    The jump changes the size of the gradients at once, which the running means of Adam do not follow. So the state of the
-    optimiser, Adam's means or the momentum of SGD, is dropped just before the first step after it, unless
-    `reset_optimizer` is off. Whether that has been done is part of the state, so a resumed run does it once, too.
+    The jump changes the size of the gradients at once, so the optimiser's state is dropped just before the first step
+    after it, unless `reset_optimizer` is off; that it was done is part of the state. With penalty=0 and anneal_steps=0
+    the loss is the mean of the domains' cross entropies.
 
     Reference: Gulrajani and Lopez-Paz, "In search of lost domain generalization", ICLR 2021 (DomainBed).
     """

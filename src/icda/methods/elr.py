@@ -15,10 +15,9 @@ LEAST = 1e-4  # probabilities are kept this far from 0 and 1, so that the logari
 class ELR(PerSample, Method):
     """Cross entropy plus a term that keeps predictions near their own running mean, against memorised labels.
 
-    The loss is CE + weight log(1 - <p_i, t_i>), with t_i the running mean of the predictions p_i:
-    t_i <- momentum t_i + (1 - momentum) p_i at each visit, before the loss is computed. The regulariser's gradient pulls p
-    back to t where cross entropy pulls it to a label that it has never believed: wrong labels are memorised late, and by
-    then t says otherwise. No rate is needed. The running means are part of the state.
+    The loss is CE + weight log(1 - <p_i, t_i>), with t_i <- momentum t_i + (1 - momentum) p_i at each visit, before the
+    loss is computed. The regulariser pulls p back to t where cross entropy pulls it to a label that it has never
+    believed. No rate is needed.
 
     Reference: Liu et al., "Early-learning regularization prevents memorization of noisy labels", NeurIPS 2020.
     """

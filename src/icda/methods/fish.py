@@ -28,15 +28,12 @@ class Part(NamedTuple):
 class Fish(DomainMethod):
     """Take one optimiser step per domain, then go only part of the way, so that the domains' gradients align.
 
-    theta <- theta + epsilon (theta after the steps - theta before them).
-    To first order this follows the mean gradient and, with it, the inner products of the domains' gradients. The inner
-    steps are the run's optimiser on the network itself, so its moments go on from step to step and into the checkpoint; all
-    floating-point entries of the network's state, BatchNorm's running statistics included, go back by 1 - epsilon. Domains
-    come in a random order, a function of (seed, iteration). Before `start` of training it is cross entropy on the same
-    domain-balanced batches.
+    theta <- theta + epsilon (theta after the steps - theta before them): to first order the mean gradient and the inner
+    products of the domains' gradients. The steps are the run's optimiser on the network itself; all floating-point
+    entries of the network's state, BatchNorm's included, go back by 1 - epsilon. The order of the domains is a function
+    of (seed, iteration). Before `start` of training it is cross entropy on the same domain-balanced batches.
 
     Reference: Shi et al., "Gradient matching for domain generalization", ICLR 2022; epsilon as in DomainBed.
-    Differs from it in taking the domains of one domain-balanced batch where it draws a minibatch from each.
     """
 
     @checked
@@ -49,7 +46,7 @@ class Fish(DomainMethod):
                 f"{self.num_present} domains. Set --batch-size to {smallest} or more."
             )
         self.epsilon, self.start = epsilon, start
-        self._seed, self._num_domains = setup.seed, setup.num_domains
+        self._seed, self._num_domains = setup.seed, int(self.group_domains.max()) + 1
 
     def step(self, batch: Batch, context: Context) -> StepResult:
         if context.progress < self.start:

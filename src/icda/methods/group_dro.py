@@ -15,15 +15,11 @@ from icda.ranks import all_reduce
 class GroupDRO(Method):
     """Weight the losses of known groups, with more weight for those with a large loss.
 
-    The loss is sum_g q_g L_g, with L_g the mean cross entropy of group g in the batch.
-    Each step first sets q_g <- q_g exp(eta (L_g + adjustment / sqrt(n_g))) and divides by the sum over all groups. For a
-    group that the batch has none of the exponent is 0: it keeps its weight, up to that division. Groups are drawn equally
-    often. q starts uniform over the groups that occur in training and is part of the state. With eta=0 the loss is the mean
-    over groups of a group's mean loss.
+    The loss is sum_g q_g L_g, with L_g the mean cross entropy of group g in the batch. Each step first sets q_g <- q_g
+    exp(eta (L_g + adjustment / sqrt(n_g))), with an exponent of 0 for a group that the batch has none of, and divides by
+    the sum. Groups are drawn equally often. q starts uniform over the groups that occur in training.
 
     Reference: Sagawa et al., "Distributionally robust neural networks for group shifts", ICLR 2020; mathematics 5.3.
-    Differs from the official code in that an absent group is not raised by its adjustment, and that the adjustment,
-    a constant, is not added to the reported loss.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})
@@ -46,7 +42,9 @@ class GroupDRO(Method):
         assert batch.groups is not None
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")
         means, counts = self._group_means(losses.detach().to(self.q), batch.groups)
-        self._raise_weights(means, counts > 0)
+        exponents = self.eta * torch.where(counts > 0, means + self.adjustments, 0.0)
+        # q exp(exponents) / sum, by logarithms: exp of a large loss would overflow.
+        self.q.copy_(torch.softmax(self.q.log() + exponents, dim=0))
         # Written as a mean over samples, with the counts of all ranks: the trainer's average over ranks is then
         # sum_g q_g L_g of the whole batch.
         weights = self.q * counts.sum() / counts.clamp(min=1)
@@ -60,8 +58,3 @@ class GroupDRO(Method):
         members = F.one_hot(groups, len(self.q)).to(losses)
         sums, counts = all_reduce(torch.stack([(members * losses[:, None]).sum(0), members.sum(0)]))
         return sums / counts.clamp(min=1), counts
-
-    def _raise_weights(self, means: Tensor, present: Tensor) -> None:
-        exponents = self.eta * torch.where(present, means + self.adjustments, 0.0)
-        # q exp(exponents) / sum, by logarithms: exp of a large loss would overflow.
-        self.q.copy_(torch.softmax(self.q.log() + exponents, dim=0))

@@ -17,12 +17,10 @@ LossName = Literal["la", "icda"]
 class GroupPrior(Method):
     """Logit adjustment within each attribute, from known groups.
 
-    The loss is the cross entropy of z + log pi(c | a), with a the attribute behind a sample's group.
-    pi(c | a) is the share of class c among the training samples with attribute a; a pair without samples counts as half
-    of one. Trained so, z is the classifier of a world in which the attribute tells nothing and classes are equal. With an
-    attribute that tells nothing it is logit adjustment. With loss="icda" ICDA's other terms are added, and their options
-    are taken. Where groups are not class x attribute, each group is an attribute of its own; then they must not tell the
-    class.
+    The loss is the cross entropy of z + log pi(c | a), with pi(c | a) the share of class c among the training samples
+    with the attribute a of a sample's group; a pair without samples counts as half of one. An attribute that tells
+    nothing leaves logit adjustment. With loss="icda" ICDA's other terms are added, and their options are taken. Where
+    groups are not class x attribute, each group is an attribute of its own; then they must not tell the class.
     """
 
     inner_loss = ICDALoss

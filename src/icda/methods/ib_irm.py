@@ -24,13 +24,11 @@ def feature_variance(parts: Sequence[DomainPart]) -> Tensor:
 class IBIRM(IRM):
     """IRM plus a penalty on the variance of features within a domain, as an information bottleneck.
 
-    The penalty is `ib` times the mean variance.
-    Among features that serve all domains equally well those of little entropy are preferred; the variance stands for
-    the entropy. Its weight is 0 for `anneal_steps`, then `ib`. With ib=0 it is IRM.
+    The penalty is `ib` times the mean variance, which stands for the entropy; its weight is 0 for `anneal_steps`, then
+    `ib`. With ib=0 it is IRM.
 
     Reference: Ahuja et al., "Invariance principle meets information bottleneck for out-of-distribution generalization",
-    NeurIPS 2021, with the figures of DomainBed. Differs from DomainBed in having one `anneal_steps` for both terms (500
-    for each there).
+    NeurIPS 2021, with the figures of DomainBed.
     """
 
     feature_weight = "ib"

@@ -27,13 +27,12 @@ class IFL(PerSample, LossMethod):
     """Draw hard samples of each class more often, and pull features of hard and easy ones to one centre.
 
     Each step joins a uniform batch and one of the second environment: loss = logit adjustment (balanced softmax), or
-    cross entropy, of both + w |h - c_y|^2. At each of `milestones`, shares of the training, the second environment is made
-    again from p_y of every training sample (`environment_weights`) and w goes on to the next of `centre_weights`; before
-    the first it is uniform, too. Centres move by SGD of rate `centre_rate` on the mean distance while w > 0. Needs no
-    group labels.
+    cross entropy, of both + w |h - c_y|^2. At each of `milestones`, shares of the training, the second environment is
+    made again from p_y of every training sample (`environment_weights`) and w goes on to the next of `centre_weights`;
+    before the first it is uniform, too. Centres move by SGD of rate `centre_rate` on the mean distance while w > 0.
+    Needs no group labels.
 
-    Reference: Tang et al., "Invariant feature learning for generalized long-tailed classification", ECCV 2022. Differs
-    from the public code in that p_y comes from a pass in evaluation mode and centres start at zero, not at random.
+    Reference: Tang et al., "Invariant feature learning for generalized long-tailed classification", ECCV 2022.
     """
 
     per_sample = ("weights",)

@@ -20,9 +20,7 @@ class InfoGAN(ImageGAN):
     class, and the first `codes` numbers of the noise, weighted by `code_weight`. The head also learns the labels of real
     images, which makes the categorical code the class. The other options are those of `ImageGAN`.
 
-    Reference: Chen et al., "InfoGAN: interpretable representation learning by information maximizing generative
-    adversarial nets", NeurIPS 2016. Differs from it in using labels, in codes that are normal where it has uniform ones,
-    and in the networks. The head's Gaussian has variance 1. `share` and `start` are ours.
+    Reference: Chen et al., "InfoGAN: interpretable representation learning", NeurIPS 2016.
     """
 
     name = "infogan"

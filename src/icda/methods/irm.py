@@ -36,13 +36,10 @@ def invariance_penalty(parts: Sequence[DomainPart]) -> Tensor:
 class IRM(AnnealedPenalty):
     """Penalise domains that would prefer logits of another scale.
 
-    The loss is mean_e L_e + penalty * mean_e (d L_e(s z) / ds at s = 1)^2 over domains e.
-    The square is estimated without bias from two half batches, so it may be negative in a batch. The penalty weighs 1 for
-    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts again at that moment.
-    With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.
+    The loss is mean_e L_e + penalty * mean_e (d L_e(s z) / ds at s = 1)^2 over domains e. The square is estimated
+    without bias from two half batches, so it may be negative in a batch. The weight jumps as in `AnnealedPenalty`.
 
-    Reference: Arjovsky et al., "Invariant risk minimization", 2019 (IRMv1), with the figures of DomainBed. Differs from
-    DomainBed in that the gradient is written out, which is exact and spares the double backward.
+    Reference: Arjovsky et al., "Invariant risk minimization", 2019 (IRMv1), with the figures of DomainBed.
     """
 
     def penalties(self, parts: Sequence[DomainPart], losses: Tensor, context: Context) -> dict[str, Penalty]:

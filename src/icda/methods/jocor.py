@@ -22,14 +22,12 @@ def joint_losses(first: Tensor, second: Tensor, targets: Tensor, agreement: floa
 class JoCoR(SmallLossPair):
     """Train two networks together on the samples with the smallest joint loss: cross entropy plus disagreement.
 
-    A step uses the (1 - R) N samples of smallest loss.
-    A wrong label is one that two networks answer differently, so disagreement (`agreement` k) both regularises and
-    picks. R ramps from 0 to `noise_rate` over `ramp_epochs`; for flips to similar classes the authors give half the
-    share of wrong labels. With agreement=0 and noise_rate=0 the networks are two of plain cross entropy.
+    A step uses the (1 - R) N samples of smallest loss; R ramps from 0 to `noise_rate` over `ramp_epochs`. Disagreement
+    (`agreement` k) both regularises and picks. With agreement=0 and noise_rate=0 they are two networks of plain cross
+    entropy.
 
     Reference: Wei et al., "Combating noisy labels by agreement: a joint training method with co-regularization", CVPR
-    2020. The default k is that of their code; for its Adam they advise 0.9 (0.65 at 80 % noise) for ten classes and 0.85
-    for a hundred. Differs from it in the ramp, which is full at epoch `ramp_epochs` (theirs one earlier).
+    2020.
     """
 
     @checked

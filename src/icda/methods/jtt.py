@@ -7,7 +7,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Sampling, Setup, Stage
+from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage
 from icda.methods.crt import two_stages
 from icda.methods.per_sample import PerSample, over_training_set
 from icda.ranges import OpenShare
@@ -18,14 +18,12 @@ from icda.settings import checked
 class JTT(PerSample, Method):
     """Train once to find errors, then train a fresh network that sees these samples more often.
 
-    When `first_stage` of the epochs are over, a pass over the training set in evaluation mode, without augmentation, finds
-    the samples that the network gets wrong. The network goes back to the weights the run began with and learns from samples
-    drawn with weight `up_weight` for an error and 1 for the others. A step's expected gradient is then that of the paper's
-    upsampled training set, and no step is `up_weight` times as long as another, as it would be with weights on the losses.
-    No group labels are read. With up_weight=1 the second stage is plain training.
+    When `first_stage` of the epochs are over, a pass in evaluation mode, without augmentation, finds the training
+    samples that the network gets wrong. It goes back to the weights the run began with and learns from samples drawn
+    with weight `up_weight` for an error and 1 for the others: the expected gradient of the paper's upsampled training
+    set, without long steps. No group label is read.
 
-    Reference: Liu et al., "Just Train Twice", ICML 2021. Differs from the paper in that an epoch of the second stage has as
-    many samples as one of the first, drawn with replacement, and both stages share the epochs of the run.
+    Reference: Liu et al., "Just Train Twice", ICML 2021.
     """
 
     per_sample = ("errors",)
@@ -47,7 +45,9 @@ class JTT(PerSample, Method):
         return [Stage(first, "identification", on_end=self.find_errors), Stage(second, "upweighted", **afresh)]
 
     def find_errors(self, context: Context) -> None:
-        wrong, _ = over_training_set(context, self.errors.float(), _is_wrong)
+        wrong, _ = over_training_set(
+            context, self.errors.float(), lambda said, batch: said.logits.argmax(1) != batch.targets
+        )
         self.errors.copy_(wrong >= 0.5)  # ranks may judge differently
         if not self.errors.any():
             warnings.warn(
@@ -62,7 +62,3 @@ class JTT(PerSample, Method):
 
     def epoch_figures(self) -> Figures:
         return {"upweighted_errors": int(self.errors.sum())}
-
-
-def _is_wrong(output: Output, batch: Batch) -> Tensor:
-    return output.logits.argmax(1) != batch.targets

@@ -16,9 +16,8 @@ from icda.ranges import Share, ShareBelowOne
 class LDAMDRW(LossMethod):
     """LDAM with class weights (effective number of samples) in the last part of training, from `start` on.
 
-    Until then all classes weigh the same, so that the features are learned from the data as they come. Weights are divided
-    by their mean over the batch, over all ranks, as `torch.nn.CrossEntropyLoss(weight=...)` does. The head is a
-    `CosineHead`. Options not listed here are those of `LDAMLoss`.
+    Until then all classes weigh the same. Weights are divided by their mean over the batch, over all ranks, as
+    `torch.nn.CrossEntropyLoss(weight=...)` does. The head is a `CosineHead`. Options not listed are those of `LDAMLoss`.
 
     Reference: Cao et al., NeurIPS 2019, with start 160 of 200 epochs and B = 0.9999.
     """

@@ -36,16 +36,13 @@ def determinant_loss(logits: Tensor, targets: Tensor) -> Tensor:
 class LDMI(Method):
     """Cross entropy first, then a determinant-based loss that class-dependent label noise does not change.
 
-    The second loss is -log|det(Y^T P)|, with Y the one-hot labels and P the softmax of a batch.
-    The determinant says how much labels and answers share, not which answer is which class, so it can only refine a
-    network that has learned the classes: `first_stage` is the share of epochs spent on cross entropy, with a whole
-    learning-rate schedule of its own. Then optimiser and schedule start again from `second_rate`; if it is not given,
-    rate times steps is as published, 1e-6 times 39,000. Only full batches are learned from in the second stage; a
-    batch needs many samples of every class.
+    The second loss is -log|det(Y^T P)|, with Y the one-hot labels and P the softmax of a batch. It can only refine a
+    network that has learned the classes: `first_stage` is the share of epochs spent on cross entropy, with a schedule of
+    its own. Then optimiser and schedule start again from `second_rate`; if it is not given, rate times steps is as
+    published, 1e-6 times 39,000. Only full batches are learned from in the second stage; a batch needs many samples of
+    every class.
 
-    Reference: Xu et al., "L_DMI: a novel information-theoretic loss function for training deep nets robust to label
-    noise", NeurIPS 2019. Differs from the official code in following the configuration's schedule in the second stage
-    (theirs stays at 1e-6 for 100 epochs) and in selecting no epoch by noisy validation accuracy.
+    Reference: Xu et al., "L_DMI: a novel information-theoretic loss function", NeurIPS 2019.
     """
 
     @checked

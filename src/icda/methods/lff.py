@@ -20,12 +20,10 @@ def relative_difficulty(biased: Tensor, kept: Tensor) -> Tensor:
 class LfF(Method):
     """Train a biased network, and beside it one that learns most from the biased network's failures.
 
-    The biased network minimises (1 - p_y^q) / q, whose gradient is that of cross entropy times p_y^q: it learns most from
-    what it already finds easy. The other network, which is kept, minimises cross entropy with weight CE_b / (CE_b + CE_d)
-    on each sample. No group label is read.
+    The biased network minimises (1 - p_y^q) / q, which learns most from what it already finds easy. The other network,
+    which is kept, minimises cross entropy with weight CE_b / (CE_b + CE_d) on each sample. No group label is read.
 
-    Reference: Nam et al., "Learning from failure", NeurIPS 2020. Differs from the official code in taking the losses of
-    the present step, as the paper's algorithm does; the code smooths them over epochs and divides by a class's largest.
+    Reference: Nam et al., "Learning from failure", NeurIPS 2020.
     """
 
     num_networks = 2

@@ -14,13 +14,10 @@ class LISA(MixingMethod):
     """Mix samples that share either the label or the domain, so that the domain no longer predicts the label.
 
     A coin decides for each batch: with probability `p_sel` a sample is mixed with one of its label from another domain,
-    else with one of its domain with another label. lambda ~ Beta(alpha, alpha); `mix` is "mixup", or "cutmix" for images.
-    Batches are drawn with every group equally often, and partners come from the batch. Of token ids the features are mixed.
+    else with one of its domain with another label. lambda ~ Beta(alpha, alpha); `mix` is "mixup", or "cutmix" for
+    images. Every group is drawn equally often, and partners come from the batch. Of token ids the features are mixed.
 
-    Reference: Yao et al., "Improving out-of-distribution robustness via selective augmentation", ICML 2022. Differs from
-    the official code in drawing group-balanced batches where it reads one loader per group and ends an epoch with the
-    shortest, in mixing every sample of a batch (its mixup makes one mixture of two samples), and in a CutMix box of its
-    own for each sample.
+    Reference: Yao et al., "Improving out-of-distribution robustness via selective augmentation", ICML 2022.
     """
 
     @checked

@@ -15,14 +15,13 @@ ROUNDS, SAME, LEAST_VARIANCE = 100, 1e-6, 1e-4
 class LossMixture(PerSample, Method):
     """Split losses into clean and noisy by a mixture model, and replace labels that look wrong by predictions.
 
-    The loss is w CE(y) + (1 - w) CE(prediction), w the probability that a sample's loss is of the lower component.
-    Until `start` of the epochs are over this is cross entropy. Then each epoch begins with a pass over the training set in
-    evaluation mode, and a mixture of two normal distributions is fitted to the losses, scaled to [0, 1]: networks learn
-    right labels first, so that wrong ones form the upper component. No rate is needed.
+    The loss is w CE(y) + (1 - w) CE(prediction), w the probability that a sample's loss is of the lower component. Until
+    `start` of the epochs are over this is cross entropy. Then each epoch begins with a pass over the training set in
+    evaluation mode, and a mixture of two normal distributions is fitted to the losses, scaled to [0, 1]. No rate is
+    needed.
 
-    Reference: Arazo et al., "Unsupervised label noise modeling and loss correction", ICML 2019 (hard dynamic
-    bootstrapping, with beta distributions); normal ones as in Li et al., "DivideMix", ICLR 2020. Differs from both in
-    leaving mixup and semi-supervised training out.
+    Reference: Arazo et al., "Unsupervised label noise modeling and loss correction", ICML 2019; Li et al., "DivideMix",
+    2020.
     """
 
     per_sample = ("clean",)

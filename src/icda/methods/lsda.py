@@ -1,7 +1,5 @@
 """LSDA: a covariance for every sample, predicted by a network and learned within the batch."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,7 +9,7 @@ from icda.functional.quadratic import sample_variance_form
 from icda.meta import Forward
 from icda.meta.lookahead import Mode
 from icda.methods.base import METHODS, Batch, Context, Output, Setup, checked
-from icda.methods.meta_learning import MetaLearner, Outer, step_along
+from icda.methods.meta_learning import MetaLearner, Outer
 from icda.ranges import NotNegative, PositiveInt, Share
 
 
@@ -19,11 +17,10 @@ from icda.ranges import NotNegative, PositiveInt, Share
 class LSDA(MetaLearner):
     """ISDA with a learned variance for every sample.
 
-    The loss is the cross entropy of z_c + (lambda/2) d_c^T diag(v_i) d_c with v_i = sigmoid(MLP(h_i)).
-    The network learns without metadata: a batch is cut in halves, and each serves as the other's metadata.
+    The loss is the cross entropy of z_c + (lambda/2) d_c^T diag(v_i) d_c with v_i = sigmoid(MLP(h_i)). The network
+    learns without metadata: a batch is cut in halves, and each serves as the other's metadata.
 
-    Reference: Pu et al., "Fine-grained recognition with learnable semantic data augmentation", TIP 2024. Differs from the
-    original in the virtual step, which is plain SGD (theirs replays momentum), and in lambda0: 10 there, for CUB.
+    Reference: Pu et al., "Fine-grained recognition with learnable semantic data augmentation", TIP 2024.
     """
 
     needs = frozenset[str]()
@@ -66,9 +63,6 @@ class LSDA(MetaLearner):
             losses.append(float(ahead.meta_loss))
         self.correct(outer.tensors, [0.5 * (a + b) for a, b in zip(*gradients, strict=True)], context)
         return sum(losses) / 2
-
-    def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        step_along(self.optimizer, gradients)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         weight = context.head_weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,21 +43,24 @@ class ScaledLinear(nn.Module):
     def bias(self) -> Tensor | None:
         return None if self.unscaled_bias is None else self.scale * self.unscaled_bias
 
-    def linear_parameters(self) -> list[nn.Parameter]:
+    def still(self, *, scales: bool) -> list[nn.Parameter]:
+        """What does not learn while the scales do, or while weight and bias do."""
+        if not scales:
+            return [self.scale]
         return [self.unscaled_weight] if self.unscaled_bias is None else [self.unscaled_weight, self.unscaled_bias]
 
     def forward(self, features: Tensor) -> Tensor:
         return self.scale * F.linear(features, self.unscaled_weight, self.unscaled_bias)
 
-    def logits_for_scales(self, features: Tensor) -> Tensor:
-        """The same logits; their gradient with respect to weight and bias is zero."""
-        bias = None if self.unscaled_bias is None else self.unscaled_bias.detach()
-        return self.scale * F.linear(features, self.unscaled_weight.detach(), bias) + _zero(self.linear_parameters())
-
-    def logits_for_weights(self, features: Tensor) -> Tensor:
-        """The same logits; their gradient with respect to the scales is zero."""
-        plain = F.linear(features, self.unscaled_weight, self.unscaled_bias)
-        return self.scale.detach() * plain + _zero([self.scale])
+    def logits_for(self, features: Tensor, *, scales: bool) -> Tensor:
+        """The same logits; their gradient with respect to what is `still` is zero."""
+        scale, weight, bias = self.scale, self.unscaled_weight, self.unscaled_bias
+        if scales:
+            weight, bias = weight.detach(), None if bias is None else bias.detach()  # type: ignore[assignment]
+        else:
+            scale = scale.detach()  # type: ignore[assignment]
+        zero = 0 * torch.stack([parameter.sum() for parameter in self.still(scales=scales)]).sum()
+        return scale * F.linear(features, weight, bias) + zero
 
     def extra_repr(self) -> str:
         classes, features = self.unscaled_weight.shape
@@ -67,12 +71,12 @@ class ScaledLinear(nn.Module):
 class LearnableWeightScaling(ClassifierRetraining):
     """Train with cross entropy, then learn only one factor per class on class-balanced batches.
 
-    Cross entropy takes `first_stage` of the epochs.
-    The factors start at one and multiply weight vector and bias of their class; encoder, weights and biases stay what the
-    first stage made them. Optimiser and schedule start again. Both stages have an epoch at least. The head is a
-    `ScaledLinear`, which reads as the linear layer it is.
+    Cross entropy takes `first_stage` of the epochs. The factors start at one and multiply weight vector and bias of
+    their class; all else stays what the first stage made it. Optimiser and schedule start again. Both stages have an
+    epoch at least.
 
-    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section 4.3.
+    Reference: Kang et al., "Decoupling representation and classifier for long-tailed recognition", ICLR 2020, section
+    4.3.
     """
 
     def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
@@ -82,29 +86,25 @@ class LearnableWeightScaling(ClassifierRetraining):
     def stages(self, epochs: int) -> list[Stage]:
         first, second = two_stages("lws", epochs, self.first_stage)
         scaling: dict[str, Any] = {"trains": "head", "sampling": "class_balanced", "restart": True}
+        parts: list[dict[str, Any]] = [
+            {"loss": partial(self.stage_loss, scales=scales), "step": partial(self.stage_step, scales=scales)}
+            for scales in (False, True)
+        ]
         return [
-            Stage(first, "representation", restart=True, loss=self.weight_loss, step=self.weight_step),
-            Stage(second, "scales", **scaling, loss=self.scale_loss, step=self.scale_step),
+            Stage(first, "representation", restart=True, **parts[0]),
+            Stage(second, "scales", **scaling, **parts[1]),
         ]
 
-    def weight_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(_head(context).logits_for_weights(output.features), batch.targets)
+    def stage_loss(self, output: Output, batch: Batch, context: Context, *, scales: bool) -> Tensor:
+        return F.cross_entropy(_head(context).logits_for(output.features, scales=scales), batch.targets)
 
-    def scale_loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        return F.cross_entropy(_head(context).logits_for_scales(output.features), batch.targets)
-
-    def weight_step(self, batch: Batch, context: Context) -> StepResult:
-        return self._step_without(batch, context, [_head(context).scale])
-
-    def scale_step(self, batch: Batch, context: Context) -> StepResult:
-        return self._step_without(batch, context, _head(context).linear_parameters())
-
-    def _step_without(self, batch: Batch, context: Context, still: list[nn.Parameter]) -> StepResult:
+    def stage_step(self, batch: Batch, context: Context, *, scales: bool) -> StepResult:
         """A step after which what does not learn in this stage is put back.
 
         Its gradient is zero, but weight decay moves it. It cannot be frozen here: the network is wrapped for several
         processes by now, and they wait for a gradient of every parameter that had one when the stage began.
         """
+        still = _head(context).still(scales=scales)
         kept = [parameter.detach().clone() for parameter in still]
         result = self.step(batch, context)
         with torch.no_grad():
@@ -117,8 +117,3 @@ def _head(context: Context) -> ScaledLinear:
     head = context.head
     assert isinstance(head, ScaledLinear), "prepare_network put it there"
     return head
-
-
-def _zero(parameters: list[nn.Parameter]) -> Tensor:
-    """Zero, with a gradient of zero for the parameters: they stay part of the graph."""
-    return 0 * torch.stack([parameter.sum() for parameter in parameters]).sum()

@@ -17,13 +17,11 @@ from icda.ranges import NotNegative
 class MAT(CrossFittedMethod):
     """Logit adjustment by what two cross-fitted networks predict for samples they have not seen.
 
-    The loss is the cross entropy of z + tau log p(y | x), with p(y | x) = sum_a P(y | a) p(a | x).
-    Twins trained as in XRM give every training sample a held-out probability p(a | x) of each answer a. P(y | a) counts
-    which labels the samples have that the twins answer with a, and corrects the twins' confidence in flipped labels. Where
-    the twins are certain, this is the counted prior log P(y | a). No group label is read.
+    The loss is the cross entropy of z + tau log p(y | x), with p(y | x) = sum_a P(y | a) p(a | x): p(a | x) is a
+    held-out probability of twins trained as in XRM, and P(y | a) counts which labels the samples have that they answer
+    with a. No group label is read.
 
-    Reference: Bayat et al., "The pitfalls of memorization", ICLR 2025 (memorization-aware training). Differs from the
-    paper in that the twins' length is a share of the run, and their settings are not tuned.
+    Reference: Bayat et al., "The pitfalls of memorization", ICLR 2025 (memorization-aware training).
     """
 
     log_prior: Tensor

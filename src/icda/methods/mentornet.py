@@ -48,15 +48,12 @@ class Mentor(nn.Module):
 class MentorNet(OptimizerState, SelfPaced):
     """Weight samples by a mentor network that learns on metadata which labels to trust.
 
-    The loss is mean_i v_i CE_i with v_i = sigmoid(mentor(loss, loss minus its moving percentile, epoch)).
-    This is the data-driven variant (DD): the mentor learns to tell right labels from wrong ones where that is known.
-    Each iteration `noise_rate` of a metadata batch gets a wrong label, drawn from the student's own answers; the
-    student's losses on it are taken without training on it, and the mentor takes an Adam step on the cross entropy of
-    "this label was left alone". The rest is `SelfPaced`, whose predefined rule it replaces.
+    The loss is mean_i v_i CE_i with v_i = sigmoid(mentor(loss, loss minus its moving percentile, epoch)). Each iteration
+    `noise_rate` of a metadata batch gets a wrong label, drawn from the student's own answers; the student's losses on it
+    are taken without training on it, and the mentor takes an Adam step on the cross entropy of "this label was left
+    alone". The rest is `SelfPaced`, whose predefined rule it replaces.
 
-    Reference: Jiang et al., "MentorNet: learning data-driven curriculum for very deep neural networks on corrupted
-    labels", ICML 2018. Differs from the original in learning the mentor along with the student; theirs is learned
-    before, from students that were trained on another set of known noise.
+    Reference: Jiang et al., "MentorNet: learning data-driven curriculum", ICML 2018, the data-driven variant (DD).
     """
 
     needs = frozenset({"metadata"})

@@ -49,26 +49,17 @@ def held_out_figures(held_out: HeldOut) -> HeldOutFigures:
     return HeldOutFigures(torch.stack([loss, entropy], 1), held_out.targets)
 
 
-def read_held_out_figures(folder: str, class_counts: Tensor, own: Path) -> HeldOutFigures:
-    """Of a finished run with cross-fitted networks on the same samples; `own` is the folder of this run."""
-    if Path(folder).resolve() == own.resolve():
-        raise InputError(f"held_out={folder}: that is the folder of this run itself. Give that of an earlier one.")
-    state = read_earlier(folder, class_counts, option="held_out")
-    return held_out_figures(HeldOut(**state["method"]["_extra_state"]["evidence"]))
-
-
 @METHODS.register("meta_icda")
 class MetaICDAMethod(PerSample, MetaLearner):
     """ICDA with sample strengths and statistics learned on metadata.
 
-    A network predicts the strengths from ten training characteristics of a sample.
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
-    (AdamW), the class means and the covariances (SGD with `statistics_rate`) along the exact gradient; then the real step
-    is taken with what was corrected. Corrected statistics serve one step, or stay for good with `persist` (covariances
-    are then kept positive semidefinite). With `held_out`, the folder of a finished run of a method with cross-fitted
-    networks (shortcut_prior, xrm, mat) on the same samples, the strength network also reads what those say of a sample
-    they have not learned from: -log p(y | x) and the entropy of p. With `memory` it also reads the sample's mean loss and
-    margin over all epochs so far. `withdrawal` multiplies negative strengths. Options not listed are those of `ICDALoss`.
+    (AdamW), which reads ten training characteristics of a sample, the class means and the covariances (SGD with
+    `statistics_rate`) along the exact gradient; then the real step is taken with what was corrected. Corrected
+    statistics serve one step, or stay for good with `persist` (covariances are then kept positive semidefinite). With
+    `held_out`, the folder of a finished run of a method with cross-fitted networks on the same samples, the strength
+    network also reads what those say of a sample they have not learned from; with `memory` its mean loss and margin over
+    all epochs so far. `withdrawal` multiplies negative strengths. Options not listed are those of `ICDALoss`.
 
     Reference: section 4.2 and algorithm 1 of arXiv 2304.13431; mathematics 4.13 to 4.20.
     """
@@ -159,12 +150,21 @@ class MetaICDAMethod(PerSample, MetaLearner):
         return torch.cat([described, self.held_out_figures.rows(index, targets, means).to(described)], 1)
 
     def before_training(self, folder: Path) -> None:
-        if self.held_out:
-            self.held_out_figures = read_held_out_figures(self.held_out, self._class_counts, folder)
+        if not self.held_out:
+            return
+        if Path(self.held_out).resolve() == folder.resolve():
+            raise InputError(
+                f"held_out={self.held_out}: that is the folder of this run itself. Give that of an earlier one."
+            )
+        state = read_earlier(self.held_out, self._class_counts, option="held_out")
+        self.held_out_figures = held_out_figures(HeldOut(**state["method"]["_extra_state"]["evidence"]))
 
     def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
         strength = self.strength(output, batch, context)
-        moments, leaves = self._leaf_moments()
+        moments, leaves = self.criterion.statistics.moments(), list[Tensor]()
+        if self.correct_statistics:
+            leaves = [leaf.detach().clone().requires_grad_() for leaf in normalised(moments)]
+            moments = with_values(moments, leaves)
 
         def inner(logits: Tensor, weight: Tensor) -> Tensor:
             return self._loss(logits, weight, batch.targets, context.progress, strength, moments)
@@ -226,11 +226,3 @@ class MetaICDAMethod(PerSample, MetaLearner):
     ) -> Tensor:
         adjustment = self.criterion.combine(targets, weight, progress, strength, moments)
         return F.cross_entropy(logits if adjustment is None else logits + adjustment, targets)
-
-    def _leaf_moments(self) -> tuple[Moments, list[Tensor]]:
-        """Means and covariances as leaves of the inner loss's graph."""
-        moments = self.criterion.statistics.moments()
-        if not self.correct_statistics:
-            return moments, []
-        leaves = [leaf.detach().clone().requires_grad_() for leaf in normalised(moments)]
-        return with_values(moments, leaves), leaves

@@ -12,12 +12,9 @@ from icda.ranges import NotNegative
 class SignedMetaICDA(MetaICDAMethod):
     """Meta-ICDA with signed, centred strengths, which can withdraw wrong labels.
 
-    Strengths come from a tanh, less their mean, with a margin that is large enough to act.
-    The margin beta alpha_i of a sample may be negative: its logits then count as right already, and it stops pulling. So
-    one number per sample withdraws wrong labels and pushes samples that are too few, whichever the metadata ask for.
-    The strength network has a memory: without one a wrong label that was memorised looks like a right one, and comes
-    back. Everything else, options included, is `meta_icda`, the paper's form, where strengths lie in (0, 1) and beta is
-    0.1: a gradient that is at most 1.1 times as large. Settings were chosen on three tasks of digits, seeds 0 and 1.
+    Strengths come from a tanh, less their mean. The margin beta alpha_i of a sample may be negative: its logits then
+    count as right already, and it stops pulling. The strength network has a memory: without one a wrong label that was
+    memorised looks like a right one, and comes back. Everything else, options included, is `meta_icda`.
 
     Ours; mathematics 9.4.
     """

@@ -29,6 +29,7 @@ class MetaLearner(Method):
     """
 
     needs = frozenset({"metadata"})
+    optimizer: torch.optim.Optimizer
 
     def __init__(
         self,
@@ -50,8 +51,8 @@ class MetaLearner(Method):
         raise InputTypeError(f"{type(self).__name__} does not define outer().")
 
     def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        """Step the tensors along their meta-gradients."""
-        raise InputTypeError(f"{type(self).__name__} does not define correct().")
+        """Step the tensors along their meta-gradients: those of `optimizer`, unless a subclass says otherwise."""
+        step_along(self.optimizer, gradients)
 
     def looks_ahead(self, context: Context) -> bool:
         return context.progress >= self.start and context.iteration % self.every == 0
@@ -86,11 +87,9 @@ class MetaLearner(Method):
 
 
 class OptimizerState(nn.Module):
-    """A module whose optimisers are part of its state; `kept_optimizers` says under which names."""
+    """A module whose optimisers are part of its state; `kept_optimizers` are their names there, and their attributes."""
 
-    kept_optimizers: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("optimizer", "optimizer"),
-    )  # name in the state, attribute
+    kept_optimizers: ClassVar[tuple[tuple[str, str], ...]] = (("optimizer", "optimizer"),)
 
     def get_extra_state(self) -> dict[str, Any]:
         return {name: getattr(self, attribute).state_dict() for name, attribute in self.kept_optimizers}

@@ -1,6 +1,5 @@
 """Meta-Weight-Net: sample weights learned on metadata."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -9,7 +8,7 @@ from torch.nn import functional as F
 
 from icda.meta.strength_network import StrengthLog, StrengthNetwork
 from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
-from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer, step_along
+from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer
 from icda.ranges import NotNegative, PositiveInt
 
 RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
@@ -23,12 +22,12 @@ class MetaWeightNet(OptimizerState, MetaLearner):
     """Weight samples by a small network that reads each loss, learned on metadata.
 
     w_i = sigmoid(MLP(l_i)); the network learns on metadata through a virtual SGD step. With `normalise` the weights of a
-    batch are scaled to a mean of one. The authors published two recipes. "noise": l_i is detached, and the network learns
-    by Adam, 1e-3. "long_tail": l_i is not detached in the virtual step, weights are always normalised, and the network
-    learns by SGD, 1e-5, with Nesterov momentum 0.9. `weight_rate` and `weight_decay` are the recipe's where not given.
+    batch are scaled to a mean of one. The authors published two recipes. "noise": l_i is detached, and the network
+    learns by Adam, 1e-3. "long_tail": l_i is not detached in the virtual step, weights are always normalised, and the
+    network learns by SGD, 1e-5, with Nesterov momentum 0.9. `weight_rate` and `weight_decay` are the recipe's where not
+    given.
 
     Reference: Shu et al., "Meta-Weight-Net: learning an explicit mapping for sample weighting", NeurIPS 2019.
-    Differs from the original in the meta-gradient, which is exact here too but needs no double backward.
     """
 
     @checked
@@ -65,9 +64,6 @@ class MetaWeightNet(OptimizerState, MetaLearner):
             return (self.weights(losses if self.recipe == "long_tail" else now) * losses).mean()
 
         return Outer(list(self.weight_network.parameters()), inner)
-
-    def correct(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor], context: Context) -> None:
-        step_along(self.optimizer, gradients)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         losses = F.cross_entropy(output.logits, batch.targets, reduction="none")

@@ -21,13 +21,11 @@ from icda.statistics import Moments
 class MetaSAug(MetaLearner):
     """Class-balanced ISDA with covariances corrected on metadata, after a first part of plain training.
 
-    Until `start` (four fifths of training, as published) it is cross entropy and keeps no statistics; then each iteration
-    steps the covariances along the exact meta-gradient and uses them for that iteration. Class weights are those of the
-    effective number of samples, in a weighted mean: rare classes count more, and the step is no smaller for it.
-    Options not listed here are those of `ISDALoss`.
+    Until `start` it is cross entropy and keeps no statistics; then each iteration steps the covariances along the exact
+    meta-gradient and uses them for that iteration. Class weights are those of the effective number of samples, in a
+    weighted mean. Options not listed are those of `ISDALoss`.
 
-    Reference: Li et al., "MetaSAug: meta semantic augmentation for long-tailed visual recognition", CVPR 2021. Differs
-    from the official code in merging the batch's statistics before the loss, and in reporting no best test epoch.
+    Reference: Li et al., "MetaSAug: meta semantic augmentation for long-tailed visual recognition", CVPR 2021.
     """
 
     inner_loss = ISDALoss

@@ -122,14 +122,13 @@ def centroid_loss(features: Tensor, targets: Tensor, centroids: Tensor, repel: f
 class OLTR(Method):
     """Cross entropy first, then a cosine classifier with a memory of class centroids.
 
-    The first stage, on a linear head, takes `first_stage` of the epochs.
-    At the switch a pass over the training set gives the class means, which become the centroids. The second stage draws
-    classes equally often and trains everything by cross entropy + `weight` (attract + `repel` * max(0, `margin` - distance
-    to the centroids of other classes)); centroids follow their class by `centroid_rate`. `freeze_encoder` trains the head
-    alone. Head, centroids included, is part of the network and answers at test time.
+    The first stage, on a linear head, takes `first_stage` of the epochs; the class means of the training set then become
+    the centroids. The second draws classes equally often and trains everything by cross entropy + `weight` (attract +
+    `repel` * max(0, `margin` - distance to the centroids of other classes)); centroids follow their class by
+    `centroid_rate`. `freeze_encoder` trains the head alone. The head, centroids included, is part of the network and
+    answers at test time.
 
-    Reference: Liu et al., "Large-scale long-tailed recognition in an open world", CVPR 2019. Differs from it in that there
-    is no spatial attention and no open-set threshold, and that centroids move by the rule of center loss.
+    Reference: Liu et al., "Large-scale long-tailed recognition in an open world", CVPR 2019.
     """
 
     @checked

@@ -9,12 +9,11 @@ from icda.ranges import NotNegative, NotNegativeInt
 class RandAug(Method):
     """Cross entropy on randomly augmented images (RandAugment).
 
-    Each training image goes through `num_ops` of fourteen operations of strength magnitude / 30.
-    The operations act on bytes, before the task's own crops and flips and before standardisation; `RandAugment` has them.
-    What an image becomes depends on (seed, epoch, batch, rank). Validation and test images stay as they are.
-    `num_ops=0` is cross entropy. Images only, of one or three channels.
+    Each training image goes through `num_ops` of fourteen operations of strength magnitude / 30 (`RandAugment`), as
+    bytes, before the task's own crops and flips. What it becomes depends on (seed, epoch, batch, rank). `num_ops=0` is
+    cross entropy.
 
-    Reference: Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space", NeurIPS 2020.
+    Reference: Cubuk et al., "RandAugment: practical automated data augmentation", NeurIPS 2020.
     """
 
     @checked

@@ -22,8 +22,6 @@ class TwoStageRISDA(Method):
 
     At the switch one pass over the training set gives the confusion matrix and the class statistics, so that they belong
     to the features the head will see. The head's loss is a mean weighted by the effective number of samples of a class.
-    Differs from the official code, which takes the confusion matrix of the epoch with the best training accuracy, rounded
-    to two decimals: here it is that of the last epoch of the first stage.
 
     Reference: Chen et al., AAAI 2022; schedule as in mathematics 5.1.
     """

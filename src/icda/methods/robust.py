@@ -9,18 +9,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
-from icda.cross_fit.marks import Mark, find_mark
+from icda.cross_fit.marks import Mark, filtered, find_mark, shrink
 from icda.cross_fit.network_verdicts import READ_SAMPLES, is_independent, judge_networks, read_labels, seen_mark
 from icda.cross_fit.networks import rows_of
-from icda.cross_fit.pictures import filtered, shrink
-from icda.cross_fit.refined_labels import refine_labels
 from icda.cross_fit.rules import Verdict, tail_verdict
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Setup
-from icda.methods.best_epoch import BestEpoch
-from icda.methods.cross_fitted import CrossFitEpochs, End, first_stage_epochs, pass_cost
+from icda.methods.cross_fitted import BestEpoch, CrossFitEpochs, End, first_stage_epochs, pass_cost
 from icda.methods.group_prior import LossName
 from icda.methods.per_sample import rows
 from icda.methods.shortcut_prior import REPEATED, SOFT_EPOCHS, ShortcutPrior
@@ -40,18 +37,16 @@ class Robust(BestEpoch, ShortcutPrior):
     """Find wrong labels, a shortcut or a long tail, and train accordingly: for data you know nothing about.
 
     Four networks are cross-fitted once, as in `shortcut_prior`; what they say of samples they have not seen is judged by
-    the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as in
-    `twin_labels`, which takes no rare class away. A shortcut: what the networks answer is given as a prior, as in
-    `shortcut_prior`; in its soft form only where they do not repeat each other and the class is hard to read. Neither, or
-    no telling which: ICDA, which serves a long tail and harms least; its options are taken, and loss="la" leaves logit
-    adjustment of it.
+    the audit's rules (`icda.cross_fit.network_verdicts`). Wrong labels: the kept network learns from labels refined as
+    in `twin_labels`. A shortcut: what the networks answer is given as a prior, as in `shortcut_prior`; in its soft form
+    only where they do not repeat each other and the class is hard to read. Neither, or no telling which: ICDA, whose
+    options are taken; loss="la" leaves logit adjustment of it.
 
     No group label, no clean sample and no rate is read. `findings` says in a sentence or two what was found and done.
     """
 
     num_networks: ClassVar[int] = 5
     as_first: ClassVar[bool] = True  # where nothing is found, it is ICDA, apart from rounding
-    soft_labels: Tensor  # (N, C); empty unless labels are wrong
 
     @checked
     def __init__(
@@ -67,7 +62,6 @@ class Robust(BestEpoch, ShortcutPrior):
         self.seed = setup.seed
         self.verdicts: dict[str, Verdict] = {}
         self.mark: Mark | None = None  # the part of the picture that is the shortcut
-        self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)  # made of the evidence
 
     @classmethod
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
@@ -109,22 +103,14 @@ class Robust(BestEpoch, ShortcutPrior):
         super().learn_from(held_out)
         if self.treatment == "labels":
             assert held_out.running is not None
-            self._refine(held_out.running, held_out.targets)
+            refined = self.refine(held_out.running, held_out.targets)
+            if refined.wrong < 0.5:  # else sizes are guesses
+                self.verdicts["long_tail"] = tail_verdict(refined.sizes.round().clamp(min=1).int().tolist())
         for kind, verdict in self.verdicts.items():
             assert verdict.chance is not None, "networks are judged by chances"
             self.found[f"{kind}_chance"] = verdict.chance
         if held_out.read is not None:
             self.found["readability"] = held_out.readability
-
-    def _refine(self, logits: Tensor, targets: Tensor) -> None:
-        refined = refine_labels(logits, targets)
-        moved = refined.probabilities.argmax(1) != targets
-        self.soft_labels = refined.probabilities.to(self.soft_labels.device)
-        shares = refined.probabilities.double().mean(0)
-        self.log_prior = shares.log().to(self.log_prior).expand_as(self.soft_labels)
-        if refined.wrong < 0.5:  # else sizes are guesses
-            self.verdicts["long_tail"] = tail_verdict(refined.sizes.round().clamp(min=1).int().tolist())
-        self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
 
     @property
     def treatment(self) -> Literal["prior", "labels", "adjustment"]:
@@ -173,9 +159,9 @@ class Robust(BestEpoch, ShortcutPrior):
         if self.treatment == "labels":
             share = f"{100 * self.found['wrong_labels']:.0f}"
             sentences = [
-                f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen"
+                f"Wrong labels, about {share} % of them: it learned from labels put right by networks that had not seen "
+                "them; rare classes kept theirs."
             ]
-            sentences[0] += " them; rare classes kept theirs."
         elif self.treatment == "prior" and self.mark:
             sentences = [f"A shortcut: {self._told}. It learned what that does not tell."]
         elif self.treatment == "prior":

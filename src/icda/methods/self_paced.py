@@ -14,13 +14,12 @@ from icda.ranks import all_gather_rows
 class SelfPaced(Method):
     """Train only on samples whose loss lies below a moving average of its `percentile`.
 
-    This stands in for MentorNet's predefined curriculum (PD), which is a network trained to imitate such a rule. In the
-    first `burn_in` of training all samples count; there `burn_in_dropout` of each batch, later `dropout`, is left out
-    at random, so that the network does not memorise wrong labels.
+    This stands in for MentorNet's predefined curriculum (PD), a network trained to imitate such a rule. In the first
+    `burn_in` of training all samples count; there `burn_in_dropout` of each batch, later `dropout`, is left out at
+    random.
 
-    Reference: Jiang et al., "MentorNet: learning data-driven curriculum for very deep neural networks on corrupted
-    labels", ICML 2018; Kumar et al., "Self-paced learning for latent variable models", NeurIPS 2010. Differs from the
-    official code in starting the moving average at the first batch's percentile; theirs starts at zero.
+    Reference: Jiang et al., "MentorNet", ICML 2018; Kumar et al., "Self-paced learning for latent variable models",
+    NeurIPS 2010.
     """
 
     threshold: Tensor

@@ -28,18 +28,14 @@ MOST_ERRORS = 0.25  # a share of wrong answers above this: they tell too few lab
 class ShortcutPrior(CrossFittedMethod):
     """Logit adjustment by what networks that rely on a shortcut predict for samples they have not seen.
 
-    The loss is the cross entropy of z + log p(c | x), with p that prediction.
-    Four networks are trained as XRM's twins are: each without a part of the samples, with labels that flip towards
-    confident held-out answers, so that they end by answering with what is easiest to see. Where they repeat each other's
-    errors, the answer is an attribute of the sample: form "counted", p(c | x) is the share of class c among the samples
-    with that answer. Where they do not, what can be known lies in how sure networks are: form "soft". Four networks are
-    trained again for half the run's epochs, now on the labels as they are, and p is the softmax of their held-out logits
-    after one temperature and a bias for each class, fitted to the labels. "auto" takes the first if two networks
-    agree on 99 of 100 samples. Where they disagree on more than 0.3 samples for each one that they get wrong, or where more
-    than a quarter of the answers are wrong, there is no sign of a shortcut: then p are the classes' shares, with a warning.
+    The loss is the cross entropy of z + log p(c | x), with p that prediction. Four networks are trained as XRM's twins
+    are. Where they repeat each other's errors, the answer is an attribute of the sample: form "counted", p(c | x) is the
+    share of class c among the samples with that answer. Where they do not, form "soft": four networks are trained again
+    for half the run's epochs on the labels as they are, and p is the softmax of their calibrated held-out logits. "auto"
+    takes the first if two networks agree on 99 of 100 samples. Where there is no sign of a shortcut (`chosen_form`), p
+    are the classes' shares, with a warning: then the method is logit adjustment.
 
-    No group label is read. Where the answers say nothing of the label, p are the classes' shares, and the method is logit
-    adjustment. With loss="icda" ICDA's other terms are added, and their options are taken.
+    No group label is read. With loss="icda" ICDA's other terms are added, and their options are taken.
     """
 
     inner_loss = ICDALoss

@@ -59,10 +59,9 @@ class MultiHeadNormalisedLinear(nn.Linear):
 class DeConfoundTDE(Method):
     """Train a normalised classifier, and remove the effect of the mean feature at test time.
 
-    Training keeps a moving mean x of the features, the direction the optimiser's momentum drifts in; it is saved with the
-    model. At test time each part of a feature loses alpha cos(x_k, mean_k) of the mean's direction. `alpha=0` is the plain
-    normalised classifier. Published alphas: 1 (CIFAR-10-LT), 1.5 (CIFAR-100-LT), 3 (ImageNet-LT). Only the mean's direction
-    is read, so that it makes no difference whether batches are added to it or averaged with it.
+    Training keeps a moving mean x of the features, the direction the optimiser's momentum drifts in; it is saved with
+    the model. At test time each part of a feature loses alpha cos(x_k, mean_k) of the mean's direction. `alpha=0` is the
+    plain normalised classifier. Published alphas: 1 (CIFAR-10-LT), 1.5 (CIFAR-100-LT), 3 (ImageNet-LT).
 
     Reference: Tang et al., "Long-tailed classification by keeping the good and removing the bad momentum causal effect",
     NeurIPS 2020.

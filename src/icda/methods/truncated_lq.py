@@ -15,13 +15,11 @@ from icda.ranges import OpenShare, PositiveInt, Share
 class TruncatedLq(PerSample, Method):
     """Generalized cross entropy that drops samples whose label has a probability below `threshold`.
 
-    The loss is (1 - p_y^q) / q, and a constant, without gradient, for dropped samples.
-    Which samples those are is found by a pass over the training set, first when `start` of the epochs are over (the paper's
-    40 of 120) and again every `refresh` epochs; a sample may come back. Until then all count. The choice is part of the
-    state. If no sample passes, all are kept until the next pass, and a warning says so.
+    The loss is (1 - p_y^q) / q, and a constant, without gradient, for dropped samples. Which those are is found by a
+    pass over the training set, first when `start` of the epochs are over and again every `refresh` epochs; a sample may
+    come back. If no sample passes, all are kept until the next pass, and a warning says so.
 
-    Reference: Zhang and Sabuncu, NeurIPS 2018, section 3.3. Differs from the public code in that the pass uses the network
-    as it is, not the one that was best so far on validation data.
+    Reference: Zhang and Sabuncu, NeurIPS 2018, section 3.3.
     """
 
     per_sample = ("kept",)

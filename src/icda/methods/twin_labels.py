@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.cross_fit import HeldOut
-from icda.cross_fit.refined_labels import refine_labels
 from icda.methods.base import METHODS, Batch, Context, FeatureClassifier, Inputs, Output, Setup, checked
-from icda.methods.best_epoch import BestEpoch
-from icda.methods.cross_fitted import CrossFitEpochs
+from icda.methods.cross_fitted import BestEpoch, CrossFitEpochs
 from icda.methods.per_sample import rows
 
 
@@ -19,46 +16,35 @@ from icda.methods.per_sample import rows
 class TwinLabels(BestEpoch):
     """Refine wrong labels with networks that have not seen the sample; no clean data, no noise rate.
 
-    First, twins: each sample trains one of two networks, and its label flips towards confident answers of the other. What
-    the other says of it is averaged over epochs, the last counting half; the epoch whose average agrees most with the given
-    labels is kept, which stops before the twins harm and reads nothing clean. From these answers and the given labels
-    `refine_labels` finds how often each class turns into which, and each sample's true class. Second, the network that is
-    kept learns from these probabilities as soft labels; with `balance` logits are adjusted by the classes' shares, as in
-    logit adjustment. Where no labels are wrong they stay as they are, and the method is plain training.
+    First, twins: each sample trains one of two networks, and its label flips towards confident answers of the other.
+    From the running mean of these answers at its best epoch and the given labels `refine_labels` finds each sample's
+    true class. Second, the network that is kept learns from these probabilities as soft labels; with `balance` logits
+    are adjusted by the classes' shares. Where no labels are wrong the method is plain training.
 
-    A shortcut looks like wrong labels: the samples that contradict it would be relabelled. `icda audit` tells which it is.
+    A shortcut looks like wrong labels: the samples that contradict it would be relabelled. `icda audit` tells which it
+    is.
 
-    Ours. The flips are those of Pezeshki et al., "Discovering environments with XRM", ICML 2024; a matrix of transitions
-    between classes found from confident answers is in Northcutt et al., "Confident learning", JAIR 2021.
+    Ours, with the flips of Pezeshki et al., "Discovering environments with XRM", ICML 2024.
     """
 
     answers_later: ClassVar[bool] = False  # the twins answer with the class itself, not with a shortcut
     judges_waiting: ClassVar[bool] = True  # studies of the best epoch read a figure of every epoch
-    soft_labels: Tensor  # (N, C)
-    log_prior: Tensor  # (C,)
 
     @checked
     def __init__(self, setup: Setup, *, cross_fit_epochs: CrossFitEpochs = 0.5, balance: bool = True) -> None:
         super().__init__(setup, cross_fit_epochs=cross_fit_epochs)
         self.balance = balance
-        self.register_buffer("soft_labels", torch.zeros(0, setup.num_classes), persistent=False)
-        self.register_buffer("log_prior", torch.zeros(setup.num_classes), persistent=False)
 
     def on_first_evidence(self, evidence: HeldOut) -> None:
         self.keep_evidence(HeldOut(*self.take_best(), evidence.agreement))
 
     def learn_from(self, held_out: HeldOut) -> None:
-        refined = refine_labels(held_out.logits, held_out.targets)
-        moved = refined.probabilities.argmax(1) != held_out.targets
-        self.soft_labels = refined.probabilities.to(self.soft_labels.device)
-        self.log_prior = refined.probabilities.double().mean(0).log().to(self.log_prior)
         self.found["held_out_agreement"] = self.best_agreement
-        self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
+        self.refine(held_out.logits, held_out.targets)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
-        labels = rows(self.soft_labels, batch, output.logits)
-        logits = output.logits + self.log_prior.to(output.logits) if self.balance else output.logits
-        return F.cross_entropy(logits, labels)
+        logits = output.logits + rows(self.log_prior, batch, output.logits) if self.balance else output.logits
+        return F.cross_entropy(logits, rows(self.soft_labels, batch, logits))
 
     def shortcut_answers(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor | None:
         return None

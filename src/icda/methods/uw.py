@@ -12,13 +12,11 @@ from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, St
 class Upweighting(Method):
     """Cross entropy in which every known group counts the same.
 
-    Groups are drawn equally often or, with weighting="loss", weighted by n / (G n_g).
-    Both have the same expected gradient, that of the mean over groups of a group's mean loss; sampling has the smaller
-    variance where a group is rare, since no single sample gets a large weight. G counts the groups that occur in training,
-    so the weights have a mean of one over the training set. With groups of equal size weighting="loss" is cross entropy.
+    Groups are drawn equally often or, with weighting="loss", weighted by n / (G n_g), G counting the groups that occur
+    in training. Both have the same expected gradient, that of the mean over groups of a group's mean loss; sampling has
+    the smaller variance where a group is rare.
 
-    Reference: the upweighting baseline of Sagawa et al., "Distributionally robust neural networks", ICLR 2020.
-    See mathematics 5.3.
+    Reference: the baseline of Sagawa et al., "Distributionally robust neural networks", ICLR 2020; mathematics 5.3.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"groups"})

@@ -14,13 +14,10 @@ from icda.ranges import NotNegative
 class VREx(AnnealedPenalty):
     """Penalise the variance of the domains' losses.
 
-    The loss is mean_e L_e + penalty * Var_e(L_e), with L_e the cross entropy of domain e in the batch.
-    The variance is that of the domains present, divided by their number; it is 0 in a batch of one domain. It weighs 1 for
-    `anneal_steps` (a number below 1 is a share of training), then `penalty`; the optimiser starts again at that moment.
-    With penalty=0 and anneal_steps=0 it is the mean of the domains' cross entropies.
+    The loss is mean_e L_e + penalty * Var_e(L_e), with L_e the cross entropy of domain e in the batch; the variance is
+    divided by the number of domains present. The weight jumps as in `AnnealedPenalty`.
 
-    Reference: Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)", ICML 2021, with the
-    figures of DomainBed.
+    Reference: Krueger et al., "Out-of-distribution generalization via risk extrapolation (REx)", ICML 2021.
     """
 
     @checked

@@ -18,9 +18,7 @@ class WGAN(ImageGAN):
     in each iteration, the generator in each `critic_steps`-th. The other options are those of `ImageGAN`.
 
     Reference: Arjovsky et al., "Wasserstein generative adversarial networks", ICML 2017, with the gradient penalty of
-    Gulrajani et al., "Improved training of Wasserstein GANs", NeurIPS 2017, in place of clipped weights; penalty, critic's
-    steps and Adam's betas are theirs. Differs from both in a critic and a generator that are given the class, as in
-    `cgan`, and in the networks. `share` and `start` are ours.
+    Gulrajani et al., "Improved training of Wasserstein GANs", NeurIPS 2017.
     """
 
     name = "wgan"

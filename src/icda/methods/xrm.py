@@ -21,9 +21,7 @@ class XRM(CrossFittedMethod):
     whose held-out twin is wrong about its own label belongs to a group of its class, the other samples of the class to
     another. The second stage is UW, or group DRO with second="group_dro", on these groups. No group label is read.
 
-    Reference: Pezeshki et al., "Discovering environments with XRM", ICML 2024. Differs from the paper in that the twins'
-    length is a share of the run (the paper takes the settings of the highest flip rate), and that the second training
-    has the run's recipe.
+    Reference: Pezeshki et al., "Discovering environments with XRM", ICML 2024.
     """
 
     second_sampling: Sampling = "own"

@@ -7,19 +7,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.metrics.figures import (
-    band_accuracy,
-    calibration_error,
-    confusion_matrix,
-    macro_precision,
-    mean_known,
-    negative_log_likelihood,
-    per_class_accuracy,
-    per_group_accuracy,
-    per_membership_accuracy,
-    train_weighted_accuracy,
-    worst_known,
-)
+from icda.metrics import figures
 from icda.metrics.registry import Predictions, added_metrics
 
 GROUP_METRICS = ("per_group_accuracy", "worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")
@@ -58,18 +46,18 @@ def evaluate_predictions(
     check_length(train_class_counts, "train_class_counts", num_classes, "class")
     predictions = logits.argmax(dim=1)
     correct = predictions.eq(targets)
-    accuracies = per_class_accuracy(confusion_matrix(predictions, targets, num_classes))
+    accuracies = figures.per_class_accuracy(figures.confusion_matrix(predictions, targets, num_classes))
     known = (groups, train_class_counts)
     seen = [None if values is None else torch.as_tensor(values).detach().cpu() for values in known]
     return {
         "accuracy": int(correct.sum()) / samples,
-        "balanced_accuracy": mean_known(accuracies),
+        "balanced_accuracy": figures.mean_known(accuracies),
         "per_class_accuracy": accuracies,
-        "worst_class_accuracy": worst_known(accuracies),
-        **band_accuracy(accuracies, train_class_counts),
-        "macro_precision": macro_precision(predictions, targets, num_classes),
-        "calibration_error": calibration_error(logits, targets),
-        "nll": negative_log_likelihood(logits, targets),
+        "worst_class_accuracy": figures.worst_known(accuracies),
+        **figures.band_accuracy(accuracies, train_class_counts),
+        "macro_precision": figures.macro_precision(predictions, targets, num_classes),
+        "calibration_error": figures.calibration_error(logits, targets),
+        "nll": figures.negative_log_likelihood(logits, targets),
         **_group_metrics(correct, groups, num_groups, train_group_counts, group_names),
         **_membership_metrics(correct, memberships, membership_names),
         **added_metrics(Predictions(logits, targets, *seen)),
@@ -89,10 +77,10 @@ def _group_metrics(
     groups = check_labels(groups, "groups", len(correct), num_groups)
     check_length(train_group_counts, "train_group_counts", num_groups, "group")
     names = check_names(group_names, "group_names", num_groups, "group")
-    accuracies = per_group_accuracy(correct, groups, num_groups)
+    accuracies = figures.per_group_accuracy(correct, groups, num_groups)
     return {
         **_over_groups(names, accuracies),
-        "train_weighted_accuracy": train_weighted_accuracy(accuracies, train_group_counts),
+        "train_weighted_accuracy": figures.train_weighted_accuracy(accuracies, train_group_counts),
     }
 
 
@@ -102,14 +90,14 @@ def _membership_metrics(correct: Tensor, memberships: Tensor | None, names: Sequ
         return {}
     memberships = check_memberships(memberships, len(correct))
     checked_names = check_names(names, "membership_names", memberships.shape[1], "column of memberships")
-    return _over_groups(checked_names, per_membership_accuracy(correct, memberships))
+    return _over_groups(checked_names, figures.per_membership_accuracy(correct, memberships))
 
 
 def _over_groups(names: Sequence[str], accuracies: Sequence[float | None]) -> dict[str, Any]:
     return {
         "per_group_accuracy": dict(zip(names, accuracies, strict=True)),
-        "worst_group_accuracy": worst_known(accuracies),
-        "average_group_accuracy": mean_known(accuracies),
+        "worst_group_accuracy": figures.worst_known(accuracies),
+        "average_group_accuracy": figures.mean_known(accuracies),
     }
 
 
