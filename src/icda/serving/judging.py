@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +27,6 @@ from icda.training.environment import describe_environment
 ADVICE = "Without labels there is nothing to judge: `icda predict` takes images in any folders."
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """Samples or features with labels, and groups and splits where the data have them."""
-
-    labels: Sequence[str]
-    inputs: Samples | np.ndarray
-    groups: Sequence[str] | None = None
-    splits: Sequence[str] | None = None
-
-    def part(self, split: str) -> tuple[Labelled, str]:
-        """The split of that name, where there is one, else all samples; and which it is."""
-        rows = [row for row, name in enumerate(self.splits or ()) if name == split]
-        if not rows or len(rows) == len(self.labels):
-            return self, "all"
-        inputs = self.inputs[rows] if isinstance(self.inputs, np.ndarray) else self.inputs.only(rows)
-        groups = None if self.groups is None else [self.groups[row] for row in rows]
-        return Labelled([self.labels[row] for row in rows], inputs, groups), split
-
-
 def judge_data(
     folder: Path,
     data: str,
@@ -66,10 +47,10 @@ def judge_data(
     known = {str(name): number for number, name in enumerate(model.classes)}
     path = Path(data).expanduser()
     group = _group_column(path, model, group_column, say or (lambda _: None))
-    labelled, part = _read(path, model, allow_outside, str(folder), group).part(split)
-    logits, kept = _answers(model, labelled, skip_unreadable)
-    targets = torch.tensor([known[label] for label, here in zip(labelled.labels, kept, strict=True) if here])
-    group_names, groups = _groups(labelled, kept)
+    samples, part = _part(_read(path, model, allow_outside, str(folder), group), split)
+    logits, kept = _answers(model, samples, skip_unreadable)
+    targets = torch.tensor([known[label] for label, here in zip(samples.labels or (), kept, strict=True) if here])
+    group_names, groups = _groups(samples.groups, kept)
     sizes = [] if groups is None else torch.bincount(groups, minlength=len(group_names)).tolist()
     metrics = evaluate_predictions(
         logits,
@@ -110,7 +91,7 @@ def _group_column(path: Path, model: Model, given: str | None, say: Callable[[st
     return remembered
 
 
-def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Labelled:
+def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Samples:
     column = _label_column(model)
     if path.is_file() and (path.suffix.lower() in FILES or model.reads.kind == "features"):
         return _read_features(path, model, origin, group)
@@ -124,10 +105,10 @@ def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str
     samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None
     groups = None if samples.groups is None else _known_groups(samples.groups, samples.source or Path("data"))
-    return Labelled(_checked(samples.labels, model, origin), samples, groups, samples.splits)
+    return replace(samples, labels=_checked(samples.labels, model, origin), groups=groups)
 
 
-def _read_features(path: Path, model: Model, origin: str, group: str | None) -> Labelled:
+def _read_features(path: Path, model: Model, origin: str, group: str | None) -> Samples:
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     reads = model.reads
@@ -137,7 +118,13 @@ def _read_features(path: Path, model: Model, origin: str, group: str | None) -> 
     labels, groups = _checked(_class_labels(found, model, path), model, origin), None
     if found.groups is not None:
         groups = crossed_groups(labels, _known_groups(found.groups.tolist(), path))[0]
-    return Labelled(labels, np.asarray(found.features), groups, splits)
+    return Samples("features", np.asarray(found.features), range(len(labels)), labels, groups, splits)
+
+
+def _part(samples: Samples, split: str) -> tuple[Samples, str]:
+    """The split of that name, where there is one, else all samples; and which it is."""
+    rows = [row for row, name in enumerate(samples.splits or ()) if name == split]
+    return (samples, "all") if len(rows) in (0, len(samples)) else (samples.only(rows), split)
 
 
 def _known_groups(values: Sequence[Any], path: Path) -> list[str]:
@@ -175,23 +162,21 @@ def _checked(labels: Sequence[str], model: Model, origin: str) -> Sequence[str]:
     return labels
 
 
-def _answers(model: Model, labelled: Labelled, skip_unreadable: bool) -> tuple[torch.Tensor, np.ndarray]:
-    inputs = labelled.inputs
-    inputs = check_features(inputs, model.reads) if isinstance(inputs, np.ndarray) else inputs
+def _answers(model: Model, samples: Samples, skip_unreadable: bool) -> tuple[torch.Tensor, np.ndarray]:
+    inputs = check_features(samples.inputs, model.reads) if isinstance(samples.inputs, np.ndarray) else samples
     parts = [answers for _, answers in model.answers(inputs, skip_unreadable)]
     logits = np.concatenate([part.logits for part in parts])
     if not len(logits):
-        raise InputError(f"none of the {len(labelled.labels)} inputs can be read: nothing to judge.")
+        raise InputError(f"none of the {len(samples)} inputs can be read: nothing to judge.")
     return torch.from_numpy(logits).float(), np.concatenate([part.kept for part in parts])
 
 
-def _groups(labelled: Labelled, kept: np.ndarray) -> tuple[list[str], torch.Tensor | None]:
-    if labelled.groups is None:
+def _groups(values: Sequence[str] | None, kept: np.ndarray) -> tuple[list[str], torch.Tensor | None]:
+    if values is None:
         return [], None
-    names = list(natural_order(labelled.groups))
+    names = list(natural_order(values))
     numbers = {name: number for number, name in enumerate(names)}
-    here = [numbers[name] for name, readable in zip(labelled.groups, kept, strict=True) if readable]
-    return names, torch.tensor(here)
+    return names, torch.tensor([numbers[name] for name, here in zip(values, kept, strict=True) if here])
 
 
 def _label_column(model: Model) -> str | None:

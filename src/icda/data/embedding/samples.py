@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import numpy as np
 
 from icda.data.images import IMAGE_SUFFIXES
 from icda.data.own import table as tables
@@ -51,8 +53,8 @@ class Samples:
     from, `column` that of the paths or texts.
     """
 
-    kind: Literal["image", "text"]
-    inputs: Sequence[Any]  # paths, texts, or the numbers of rows
+    kind: Any  # "image" or "text", as an encoder reads them, or "features"
+    inputs: Any  # (N,) paths, texts or the numbers of rows; or (N, A) features
     ids: Sequence[str] | Sequence[int]
     labels: Sequence[str] | None = None
     groups: Sequence[str] | None = None
@@ -68,6 +70,8 @@ class Samples:
         """Some of the samples, all that is known of them with them."""
         lists = {name: getattr(self, name) for name in ("inputs", "ids", "labels", "groups", "splits", "attributes")}
         kept: Any = {name: [own[row] for row in rows] for name, own in lists.items() if own is not None}
+        if isinstance(self.inputs, np.ndarray):
+            kept["inputs"] = self.inputs[rows]
         return replace(self, **kept)
 
     def state(self, row: int) -> str:

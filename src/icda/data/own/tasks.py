@@ -105,7 +105,7 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
     if found.splits is not None:
         splits = split_names(_texts(found.splits), str(path))
     rows = range(len(features))
-    samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)  # type: ignore[arg-type]
+    samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)
     source = FeatureArray(features)
     return own_task(path.stem, source, samples, seed, input_shape=(features.shape[1],), model="mlp")
 
