@@ -42,8 +42,8 @@ PROPERTIES = {
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """Training samples: usual ones of a class, and suspected ones of the same class."""
+class Strips:
+    """What the page shows of a class side by side: usual training samples, and suspected ones."""
 
     label: str
     usual_name: str
@@ -52,7 +52,7 @@ class Contrast:
     suspected: np.ndarray
 
 
-def contrasts(fitted: Fitted) -> list[Contrast]:
+def contrasts(fitted: Fitted) -> list[Strips]:
     """One for each class that has both lots, the one that a plain model does worst on first.
 
     By groups where they are known or guessed: the largest of the class, and the one with most errors. Else by the audit's
@@ -61,11 +61,11 @@ def contrasts(fitted: Fitted) -> list[Contrast]:
     return _by_tie(fitted) if fitted.groups is None else _by_group(fitted)
 
 
-def _by_group(fitted: Fitted) -> list[Contrast]:
+def _by_group(fitted: Fitted) -> list[Strips]:
     groups, labels = np.array(fitted.groups, dtype=object), fitted.data.training.labels
     judged = fitted.trial.before or fitted.trial.after
     right = {part.name: part.accuracy for part in judged.groups}
-    found: list[tuple[float, Contrast]] = []
+    found: list[tuple[float, Strips]] = []
     for label in np.unique(labels):
         own = labels == label
         names, counts = np.unique(groups[own].astype(str), return_counts=True)
@@ -75,12 +75,12 @@ def _by_group(fitted: Fitted) -> list[Contrast]:
             continue
         worst = min(others, key=lambda name: (right.get(name, 1.0), name))
         lots = (np.flatnonzero(own & (groups == name)) for name in (usual, worst))
-        found.append((right.get(worst, 1.0), Contrast(str(label), str(usual), str(worst), *lots)))
+        found.append((right.get(worst, 1.0), Strips(str(label), str(usual), str(worst), *lots)))
     found.sort(key=lambda pair: (pair[0], pair[1].label))
     return [contrast for _, contrast in found]
 
 
-def _by_tie(fitted: Fitted) -> list[Contrast]:
+def _by_tie(fitted: Fitted) -> list[Strips]:
     """Samples that models which have not seen them take for another class, beside the others of theirs."""
     names, (ties, _) = fitted.audit.class_names, fitted.audit.in_memory()
     targets, predicted = ties.label, ties.predicted
@@ -92,7 +92,7 @@ def _by_tie(fitted: Fitted) -> list[Contrast]:
             towards = names[int(np.bincount(predicted[wrong]).argmax())]
             said = f"{name}, mostly taken for {towards}"
             lots = np.flatnonzero(right), np.flatnonzero(wrong)
-            found.append(Contrast(name, f"{name}, recognised", said, *lots))
+            found.append(Strips(name, f"{name}, recognised", said, *lots))
     return sorted(found, key=lambda one: (-len(one.suspected), one.label))
 
 

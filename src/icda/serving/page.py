@@ -13,7 +13,7 @@ from icda.report.markup import NOTHING, Markup, Part, definitions, element, fram
 from icda.report.sections.audit import anchored_parts, vocabulary_of
 from icda.report.sections.samples import sample
 from icda.report.sections.verdicts import answer_of, found_sentences, glossary
-from icda.serving.contrast import Contrast, columns_in_words, contrasts, in_words, show_inputs
+from icda.serving.contrast import Strips, columns_in_words, contrasts, in_words, show_inputs
 from icda.serving.fitting import Fitted
 from icda.serving.headline import found_in_short, headline, new_data, next_step, warning
 from icda.serving.trial import JudgedPart, TrialLine
@@ -74,7 +74,7 @@ def _first_screen(fitted: Fitted, folder: str) -> list[Markup]:
     return [*warned, found, element("p", headline(fitted)), *filter(None, shown), _bars(fitted), *next_part]
 
 
-def _contrast(fitted: Fitted, one: Contrast) -> Markup:
+def _contrast(fitted: Fitted, one: Strips) -> Markup:
     """The usual samples of a class and the suspected ones, side by side."""
     data = fitted.data.training
     words = in_words(data, one.suspected, one.usual)
@@ -103,7 +103,7 @@ def _tiles(names: list[str], rows: np.ndarray, show: Show, kind: str) -> Markup:
     return element("div", *drawn, class_="tiles" if kind == "image" else "tiles texts")
 
 
-def _table_contrast(fitted: Fitted, one: Contrast) -> Markup:
+def _table_contrast(fitted: Fitted, one: Strips) -> Markup:
     """The columns in which the suspected rows differ most."""
     columns = columns_in_words(fitted.data.training, one.suspected, one.usual)
     if not columns:
