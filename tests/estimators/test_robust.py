@@ -78,15 +78,6 @@ def test_the_expected_effect_is_told_and_comes_true(shortcut):
     assert worst_group(model, test) == pytest.approx(effect.suspected_after, abs=0.2)
 
 
-def test_clean_data_get_logit_adjustment_and_nothing_else():
-    generator = np.random.default_rng(0)
-    y = generator.integers(0, 3, 900)
-    X = generator.normal(size=(900, 20)) + 3 * np.eye(20)[y]
-    model = RobustClassifier().fit(X, y)
-    assert model.treatment_.name == "logit_adjustment"
-    assert "Neither a shortcut nor wrong labels" in str(model.treatment_)
-
-
 def test_weights_scale_and_string_labels_change_nothing():
     X, y, _ = birds(300, 0.5, 3)
     first = RobustClassifier().fit(X, y)

@@ -31,7 +31,7 @@ class Assessment:
     @property
     def summary(self) -> str:
         """What was found and what is not clear, in one line."""
-        named = {answer: [] for answer in ("yes", "no", "cannot tell")}
+        named: dict[str, list[str]] = {answer: [] for answer in ("yes", "no", "cannot tell")}
         for kind, verdict in self.verdicts.items():
             named[verdict.answer].append(kind.replace("_", " "))
         found, unclear = ", ".join(named["yes"]), ", ".join(named["cannot tell"])

@@ -1,8 +1,7 @@
 """A linear head that learns from batches as they come, for data that is never in one place."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -19,6 +18,33 @@ RATE = 0.05
 RATE_FALLS_AFTER = 100  # steps; from there on the rate falls as 1 / sqrt(t)
 BETAS = (0.9, 0.999)
 AVERAGE_POWER = 8  # the average forgets the beginning of the way
+
+
+@dataclass(frozen=True)
+class _StandardSpace:
+    """Heads as they are on centred, scaled features: the same logits, in coordinates that suit one step size."""
+
+    centre: Tensor
+    scale: Tensor  # infinite where a feature does not vary: no step goes there
+
+    @classmethod
+    def of(cls, statistics: ClassStatistics) -> Self:
+        share = (statistics.count / statistics.count.sum()).to(statistics.mean)[:, None]
+        centre = (share * statistics.mean).sum(0)
+        within = statistics.scatter.diagonal(dim1=1, dim2=2) if statistics.kind == "full" else statistics.scatter
+        between = share * (statistics.mean - centre).square()
+        variance = within.sum(0) / float(statistics.count.sum()) + between.sum(0)
+        scale = variance.sqrt()
+        noise = 8 * torch.finfo(scale.dtype).eps * centre.abs()  # what rounding alone can make of a constant
+        return cls(centre, torch.where(scale > noise, scale, torch.inf))
+
+    def gradient(self, raw: Tensor) -> Tensor:
+        to_bias = raw[:, -1:]
+        return torch.cat([(raw[:, :-1] - to_bias * self.centre) / self.scale, to_bias], 1)
+
+    def displacement(self, step: Tensor) -> Tensor:
+        to_weight = step[:, :-1] / self.scale
+        return torch.cat([to_weight, step[:, -1:] - (to_weight @ self.centre)[:, None]], 1)
 
 
 class OnlineHead:
@@ -129,33 +155,6 @@ class OnlineHead:
         rate = RATE / (1 + self.steps / RATE_FALLS_AFTER) ** 0.5
         self.current -= space.displacement(rate * mean / (spread + 1e-8))
         self.average.lerp_(self.current, (AVERAGE_POWER + 1) / (self.steps + AVERAGE_POWER))
-
-
-@dataclass(frozen=True)
-class _StandardSpace:
-    """Heads as they are on centred, scaled features: the same logits, in coordinates that suit one step size."""
-
-    centre: Tensor
-    scale: Tensor  # infinite where a feature does not vary: no step goes there
-
-    @classmethod
-    def of(cls, statistics: ClassStatistics) -> _StandardSpace:
-        share = (statistics.count / statistics.count.sum()).to(statistics.mean)[:, None]
-        centre = (share * statistics.mean).sum(0)
-        within = statistics.scatter.diagonal(dim1=1, dim2=2) if statistics.kind == "full" else statistics.scatter
-        between = share * (statistics.mean - centre).square()
-        variance = within.sum(0) / float(statistics.count.sum()) + between.sum(0)
-        scale = variance.sqrt()
-        noise = 8 * torch.finfo(scale.dtype).eps * centre.abs()  # what rounding alone can make of a constant
-        return cls(centre, torch.where(scale > noise, scale, torch.inf))
-
-    def gradient(self, raw: Tensor) -> Tensor:
-        to_bias = raw[:, -1:]
-        return torch.cat([(raw[:, :-1] - to_bias * self.centre) / self.scale, to_bias], 1)
-
-    def displacement(self, step: Tensor) -> Tensor:
-        to_weight = step[:, :-1] / self.scale
-        return torch.cat([to_weight, step[:, -1:] - (to_weight @ self.centre)[:, None]], 1)
 
 
 def _make_loss(settings: LossSettings, num_classes: int, feature_dim: int) -> AdjustedLoss:

@@ -1,11 +1,9 @@
 """`icda eval MODEL --data NEW`: a model judged on all of somebody's labelled samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -36,14 +34,14 @@ class Labelled:
     groups: Sequence[str] | None = None
     splits: Sequence[str] | None = None
 
-    def part(self, split: str) -> tuple[Labelled, str]:
+    def part(self, split: str) -> tuple[Self, str]:
         """The split of that name, where there is one, else all samples; and which it is."""
         rows = [row for row, name in enumerate(self.splits or ()) if name == split]
         if not rows or len(rows) == len(self.labels):
             return self, "all"
         inputs = self.inputs[rows] if isinstance(self.inputs, np.ndarray) else self.inputs.only(rows)
         groups = None if self.groups is None else [self.groups[row] for row in rows]
-        return Labelled([self.labels[row] for row in rows], inputs, groups), split
+        return replace(self, labels=[self.labels[row] for row in rows], inputs=inputs, groups=groups), split
 
 
 def judge_data(
