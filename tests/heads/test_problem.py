@@ -17,6 +17,19 @@ def small_problem(num_classes=3, size=90):
     return Problem.plain(features, targets, num_classes, 0.01)
 
 
+def test_reweighing_repeats_samples():
+    problem = small_problem()
+    weights = torch.ones(90)
+    weights[:30] = 2
+    rows = torch.cat([torch.arange(90), torch.arange(30)])
+    targets = problem.targets[rows]
+    doubled = Problem.plain(problem.features[rows], targets, 3, 0.01)
+    for name in ("ce", "la", "isda", "icda"):
+        found = fit_head(reweigh(problem, weights), LossSettings(name), max_iter=300, tol=1e-9)
+        wanted = fit_head(doubled, LossSettings(name), max_iter=300, tol=1e-9)
+        torch.testing.assert_close(found.weight, wanted.weight, atol=1e-5, rtol=1e-4)
+
+
 def test_balanced_weights_give_every_pair_of_class_and_attribute_the_same_mass():
     problem = small_problem()
     attributes = (torch.rand(90, generator=torch.Generator().manual_seed(1)) < 0.2).long() * 7
