@@ -9,7 +9,7 @@ import torch
 
 from icda.errors import InputError
 from icda.heads import solver
-from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, Summary, summarise
+from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, merge_summaries, summarise
 from icda.heads.dealing import deal_folds
 from icda.heads.folds import (
     Cells,
@@ -115,15 +115,15 @@ def test_summaries_merge_to_the_moments_of_all_rows_and_a_constant_feature_is_di
     features[:, 2] = 3.3
     classes = np.unique(labels)
     blocks = [MemoryBlock(*pair) for pair in zip(np.array_split(features, 4), np.array_split(labels, 4), strict=True)]
-    found = reduce(Summary.merge, (summarise(block, classes, True, 50) for block in blocks))
+    statistics, rows = reduce(merge_summaries, (summarise(block, classes, True, 50) for block in blocks))
     for code, label in enumerate(classes):
         own = features[labels == label]
-        np.testing.assert_allclose(found.statistics.mean[code], own.mean(0), atol=1e-12)
-        np.testing.assert_allclose(found.statistics.covariance[code], np.cov(own.T, bias=True), atol=1e-12)
-    scaling = Scaling.of(found.statistics)
+        np.testing.assert_allclose(statistics.mean[code], own.mean(0), atol=1e-12)
+        np.testing.assert_allclose(statistics.covariance[code], np.cov(own.T, bias=True), atol=1e-12)
+    scaling = Scaling.of(statistics)
     np.testing.assert_allclose(scaling.mean, features.mean(0), atol=1e-12)
     np.testing.assert_allclose(scaling.scale, np.where(np.arange(6) == 2, 1, features.std(0)), atol=1e-12)
-    assert len(found.rows) == 8
+    assert len(rows) == 8
 
 
 def test_what_cannot_be_fitted_is_refused():

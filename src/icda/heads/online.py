@@ -50,13 +50,11 @@ class _StandardSpace:
 class OnlineHead:
     """Adam on mini-batches, with exact running statistics and a running average of the head.
 
-    Rows of a call are first folded into class counts, means and covariances, and then taken in the order given, `BATCH`
-    at a time. Step t has the rate RATE / sqrt(1 + t / RATE_FALLS_AFTER), in coordinates in which every feature seen so far
-    has mean zero and variance one, so that neither scale nor offset of the data matter. What is learned is the average
-    of the heads so far with weights rising as t^AVERAGE_POWER (Shamir and Zhang, ICML 2013), which needs no end in sight.
-    No random numbers are drawn. The weight decay is 1 / (C * mass of all samples seen), so that one pass over the batches
-    aims at the head that `fit` finds on all of them; a sample seen twice is two samples. RISDA's confusions are those of a
-    logit-adjusted head that learns beside it.
+    Rows of a call are first folded into the statistics, and then taken in the order given, `BATCH` at a time. Step t has
+    the rate RATE / sqrt(1 + t / RATE_FALLS_AFTER), in coordinates in which every feature seen so far has mean zero and
+    variance one. What is learned is the average of the heads so far with weights rising as t^AVERAGE_POWER (Shamir and
+    Zhang, ICML 2013), which needs no end in sight. No random numbers are drawn. The weight decay is 1 / (C * mass of all
+    samples seen), so that one pass over the batches aims at the head that `fit` finds; a sample seen twice is two samples.
 
     >>> torch.manual_seed(0) and None
     >>> head = OnlineHead(2, 1, LossSettings("ce"), C=1.0)

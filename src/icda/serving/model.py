@@ -259,17 +259,15 @@ def as_samples(X: Any, reads: Reads) -> Samples:
 def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
     """The model that `icda fit` or `icda train` left in a folder, ready to be asked.
 
-    Its `predict`, `predict_proba` and `embed` take a list of image paths or texts, or features (N, A), as the model
-    reads; `classes` are the names of the classes. Nothing in the folder can run code: `icda fit` writes JSON and
-    safetensors, and the checkpoint of a run is read as plain tensors. An encoder or network that the folder names by a
-    hub (hf:, timm:) must be on this machine, unless `allow_hub` lets it be fetched.
+    Nothing in the folder can run code: `icda fit` writes JSON and safetensors, and the checkpoint of a run is read as plain
+    tensors.
 
     Args:
         path: The folder.
-        allow_hub: Whether an encoder or network may be fetched.
+        allow_hub: Whether an encoder or network that the folder names by a hub (hf:, timm:) may be fetched.
 
     Returns:
-        The model.
+        The model: its `predict`, `predict_proba` and `embed` take a list of image paths or texts, or features (N, A).
     """
     if not isinstance(path, str | PathLike):
         raise InputTypeError(f"load expects the path of a model's folder, got {path!r}.")
