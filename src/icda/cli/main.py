@@ -84,8 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _find(name: str) -> Command | None:
     """The function behind a command; None, and a sentence, for a word that is none."""
     if name in BUILT_IN:
-        main: Command = importlib.import_module(f"icda.cli.{name}").main
-        return main
+        return importlib.import_module(f"icda.cli.{name}").main
     if name in COMMANDS:
         return COMMANDS.get(name)
     known = [*BUILT_IN, *COMMANDS]

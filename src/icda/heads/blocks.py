@@ -358,8 +358,7 @@ class BlockProblem:
         return BlockObjective(rows, Question(settings, masses, constant.to(rows.dtype)[None], prior=self.prior))
 
     def confusions(self, head: LinearHead) -> Tensor:
-        counts: Tensor = self.features.total(count_mistakes, head.weight, head.bias)
-        return counts
+        return self.features.total(count_mistakes, head.weight, head.bias)
 
     def sampled_rows(self) -> Tensor:
         return self.features.scaled(self.features.sampled)
@@ -450,7 +449,5 @@ class BlockObjective:
         return LogitMoments(mean @ weight.T, weight @ (covariance @ weight.T))
 
     def _ask(self, weight: Tensor, bias: Tensor, table: Tensor | None) -> Slope:
-        slope: Slope = self.rows.total(
-            answer, replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
-        )
-        return slope
+        question = replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
+        return self.rows.total(answer, question)
