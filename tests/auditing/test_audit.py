@@ -12,8 +12,6 @@ from icda.auditing import audit
 from icda.auditing.result import COLUMNS
 from support import shortcut_data
 
-Data = tuple[np.ndarray, np.ndarray]
-
 
 def blobs(counts, width=32, apart=3.0, seed=0):
     """Classes around random centres, `apart` times a random unit vector's length from the origin."""

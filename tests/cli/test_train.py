@@ -4,7 +4,6 @@ import csv
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +14,7 @@ from icda.training.config import save_config
 
 
 def result_of(folder):
-    found: dict[str, Any] = json.loads((Path(folder) / "result.json").read_text())
-    return found
+    return json.loads((Path(folder) / "result.json").read_text())
 
 
 def picture(path, shade):

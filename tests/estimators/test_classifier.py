@@ -9,7 +9,7 @@ from icda.estimators.classifier import ICDAClassifier
 
 
 @parametrize_with_checks([ICDAClassifier(), ICDAClassifier("ce"), ICDAClassifier("risda")])
-def test_scikit_learns_own_checks_pass(estimator, check):  # type: ignore[no-untyped-def]
+def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 
 

@@ -10,12 +10,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from icda import RobustClassifier
 from icda.estimators.samples import weighted_moments
 
-Data = tuple[np.ndarray, np.ndarray, np.ndarray]
-
 
 @parametrize_with_checks([RobustClassifier()])
 def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)  # type: ignore[operator]
+    check(estimator)
 
 
 def birds(samples, minority, seed):

@@ -183,7 +183,7 @@ def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(bro
     found = clean(icda.audit(maker.data.features, maker.data.labels))
     path.write_text(render_questions(maker, found, EVIL), encoding="utf-8")
     context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True)
-    complaints: list[str] = []
+    complaints = []
     page = context.new_page()
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
