@@ -29,8 +29,8 @@ def test_neither_the_order_of_the_rows_nor_the_seed_changes_an_answer(minority):
 
 
 def test_a_shortcut_is_named_only_if_every_asking_names_it():
-    def confirm(*answers: str) -> Verdict:
-        found = [{"shortcut": Verdict(answer, 0.9, ["why"], 0.5)} for answer in answers]  # type: ignore[arg-type]
+    def confirm(*answers):
+        found = [{"shortcut": Verdict(answer, 0.9, ["why"], 0.5)} for answer in answers]
         return confirmed(found[0], iter(found[1:]))["shortcut"]
 
     assert confirm("no", "yes", "yes").answer == "no"
@@ -50,7 +50,7 @@ def test_hard_data_are_not_called_mislabelled():
     assert decide(evidence_like(skill=0.8, flat=0.4))["label_noise"].answer == "yes"
 
 
-def evidence_like(skill, flat):  # type: ignore[no-untyped-def]
+def evidence_like(skill, flat):
     from dataclasses import replace
 
     from icda.cross_fit.flatness import Flatness

@@ -12,8 +12,6 @@ from icda.auditing import audit
 from icda.auditing.result import COLUMNS
 from support import shortcut_data
 
-Data = tuple[np.ndarray, np.ndarray]
-
 
 def blobs(counts, width=32, apart=3.0, seed=0):
     """Classes around random centres, `apart` times a random unit vector's length from the origin."""
@@ -136,19 +134,6 @@ def test_labels_of_any_dtype_give_the_same_audit(labels):
     found, plain = audit(X, labels[y]), audit(X, 1 - y)
     assert found.class_names == [str(label) for label in np.sort(labels)]
     np.testing.assert_array_equal(found.ties.tie, plain.ties.tie)
-
-
-def test_strength_and_matrix_are_those_of_the_probabilities(small):
-    (ties, probabilities), y = small.in_memory(), small.ties.label
-    np.testing.assert_allclose(probabilities.sum(1), 1)
-    for i in range(len(small)):
-        others = {c: probabilities[i, c] for c in range(3) if c != y[i]}
-        assert ties.tied_to[i] == max(others, key=others.__getitem__)
-        assert ties.strength[i] == pytest.approx(max(others.values()), rel=1e-6)
-    for a in range(3):
-        for c in range(3):
-            wanted = 0.0 if a == c else probabilities[y == a, c].mean()
-            assert small.matrix[a, c] == pytest.approx(wanted, rel=1e-6)
 
 
 def test_the_same_seed_gives_the_same_audit_and_another_seed_other_folds():

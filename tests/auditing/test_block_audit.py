@@ -44,7 +44,7 @@ def naive_ties(features, codes):
     scaled = torch.from_numpy((features - features.mean(0)) / features.std(0))
     dealt = torch.from_numpy(deal_folds(codes, np.zeros(classes, dtype=np.int64), EXACT.folds, EXACT.seed))
 
-    def cross_fit(C: float, attributes: torch.Tensor) -> torch.Tensor:
+    def cross_fit(C, attributes):
         problem = rebalance(Problem.of(scaled, targets, classes, C), attributes)
         logits = torch.zeros(len(codes), classes, dtype=torch.float64)
         for fold in range(EXACT.folds):
@@ -52,12 +52,11 @@ def naive_ties(features, codes):
             logits[dealt == fold] = head.logits(scaled[dealt == fold])
         return logits
 
-    def margin(logits: torch.Tensor) -> torch.Tensor:
+    def margin(logits):
         others = logits.clone()
         others[numbers, targets] = -torch.inf
         return others.max(1).values - logits[numbers, targets]
 
-    assert EXACT.C is not None
     logits = cross_fit(EXACT.C, torch.zeros_like(targets))
     biased = tie = margin(logits)
     for _ in range(EXACT.rounds):
@@ -186,7 +185,7 @@ def test_without_rounds_the_tie_is_the_margin_of_plain_heads():
 )
 def test_settings_that_make_no_sense_are_refused(settings, said):
     with pytest.raises(InputError, match=said):
-        AuditSettings(**settings)  # type: ignore[arg-type]
+        AuditSettings(**settings)
 
 
 def test_a_class_of_one_row_is_refused():

@@ -102,7 +102,6 @@ def test_inputs_are_found_beside_the_file_and_nowhere_else(pictures, tmp_path, m
     assert given is not None
     (tmp_path / "sub" / "own.png").touch()
     shown = find_inputs(["../secret.png", "own.png"], {}, tmp_path / "f.npz", tmp_path / "sub")
-    assert shown is not None
     assert [Path(str(item)).name for item in shown.inputs] == ["missing", "own.png"]
     with pytest.raises(MissingFileError, match="that `icda embed` read"):
         find_inputs(names, {}, tmp_path / "f.npz", tmp_path / "nowhere")

@@ -70,7 +70,7 @@ def test_cleanlab_marks_the_issues_on_request():
 
 
 def test_without_cleanlab_the_extra_is_named_before_any_work(monkeypatch):
-    def missing(module: str, extra: str, purpose: str) -> None:
+    def missing(module, extra, purpose):
         raise extras.MissingExtraError(f'{purpose} need the package {module!r}: pip install "icda[{extra}]"')
 
     monkeypatch.setattr(audit_run, "require", missing)

@@ -99,7 +99,7 @@ def test_untied_samples_are_not_among_the_most_tied():
 
 
 def test_suspects_stand_beside_typical_samples():
-    def entry(name: str, label: str) -> dict[str, str]:
+    def entry(name, label):
         return {"name": name, "label": label, "tied_to": "class 0", "text": f"text of {name} {NASTY}"}
 
     pair = {"label": NASTY, "tied_to": "class 0", "count": 7, "suspects": [entry("s", NASTY)]}

@@ -52,7 +52,7 @@ def test_enough_answers_are_called_enough_and_a_repaired_head_comes_near_the_ora
     assert (few.enough, few.stability, few.quality) == (False, None, None)
     new, labels, where = birds(3000, 0.5, 1)
 
-    def worst(model: icda.RobustClassifier) -> float:
+    def worst(model):
         right = model.predict(new) == labels
         return min(right[(labels == a) & (where == b)].mean() for a in ("land", "water") for b in (0, 1))
 

@@ -6,9 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +26,7 @@ def save(path, sign=1, rows=200):
 def run(*words, limit=None):
     """The command in a process of its own, which may write files of at most `limit` bytes."""
 
-    def prepare() -> None:
+    def prepare():
         if limit is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -42,8 +40,8 @@ def stop_at(patch, last):
     """Raise KeyboardInterrupt at an operation on files, as Ctrl-C would; returns how many there were."""
     done = 0
 
-    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
+    def counted(real):
+        def call(*arguments, **named):
             nonlocal done
             done += 1
             if done == last:

@@ -62,7 +62,7 @@ def test_a_ledger_becomes_a_comparison(report, tmp_path):
 
 
 def test_the_page_is_opened_on_request(report, tmp_path, monkeypatch):
-    opened: list[str] = []
+    opened = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)) or True)
     report(ledger(tmp_path / "demo.csv"), "--open").worked()
     assert opened == [Path("report.html").resolve().as_uri()]

@@ -4,20 +4,17 @@ import csv
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from icda.cli.train import parse_options
 from icda.training import TrainConfig, load_config
 from icda.training.config import save_config
 
 
 def result_of(folder):
-    found: dict[str, Any] = json.loads((Path(folder) / "result.json").read_text())
-    return found
+    return json.loads((Path(folder) / "result.json").read_text())
 
 
 def picture(path, shade):
@@ -163,15 +160,6 @@ def test_a_diverging_run_ends_with_advice(icda):
     answer = icda("train", "--learning-rate", 1e30, "--out", "run").refused()
     assert re.search("lower (the|--)?.?learning.rate", answer.text)
     assert "Traceback" not in answer.text
-
-
-def test_values_of_options_are_read_as_numbers_truths_lists_and_words():
-    pairs = ["a=0.25", "b=false", "c=full", "d=[1, 2]", "e=null", "f=x=y", "g="]
-    assert parse_options(pairs) == {
-        **{"a": 0.25, "b": False, "c": "full", "d": [1, 2], "e": None, "f": "x=y", "g": None}
-    }
-    with pytest.raises(ValueError, match="--set expects name=value, got '=3'"):
-        parse_options(["=3"])
 
 
 pytest.importorskip("optuna")

@@ -13,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 from icda.estimators.classifier import ICDAClassifier
 
 LOSSES = ("ce", "la", "isda", "risda", "icda")
-Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @pytest.fixture

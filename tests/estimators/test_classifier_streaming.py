@@ -68,7 +68,7 @@ def test_balance_reads_mapped_files_too(balance, digits, tmp_path, everything_is
 def test_a_mapped_file_is_not_read_as_a_whole(digits, tmp_path, everything_is_large, monkeypatch):
     X, y = digits
 
-    def guarded(array: np.ndarray, *arguments: object, **settings: object) -> np.ndarray:
+    def guarded(array, *arguments, **settings):
         assert np.ndim(array) == 1, "the features were checked at once"
         return check_array(array, *arguments, **settings)
 

@@ -32,7 +32,7 @@ def test_string_classes_and_attributes():
 def test_metadata_lift_the_worst_group():
     test_features, test_targets, test_place = data(4000, 7, 0.5)
 
-    def worst(model: MetaICDAClassifier) -> float:
+    def worst(model):
         hits = model.predict(test_features) == test_targets
         cells = [(t, p) for t in ("cat", "dog") for p in (0, 1)]
         return min(float(hits[(test_targets == t) & (test_place == p)].mean()) for t, p in cells)
@@ -118,7 +118,7 @@ def test_a_prior_that_says_no_more_than_the_class_sizes_changes_nothing(strength
     kept = np.r_[np.flatnonzero(y == "cat"), np.flatnonzero(y == "dog")[:30]]
     shares = np.log(np.tile([150 / 180, 30 / 180], (180, 1)))
 
-    def fitted(prior: str, **given: np.ndarray) -> np.ndarray:
+    def fitted(prior, **given):
         model = MetaICDAClassifier(
             C=0.1, steps=2, loss="la", strengths_as=strengths_as, prior=prior, use_metadata=False
         )

@@ -9,7 +9,7 @@ import torch
 
 from icda.errors import InputError
 from icda.heads import solver
-from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, Summary, summarise
+from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, merge_summaries, summarise
 from icda.heads.dealing import deal_folds
 from icda.heads.folds import (
     Cells,
@@ -55,10 +55,10 @@ def in_memory(features, labels):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_head_of_blocks_is_the_head_of_all_rows(name, classes, parts):
     features, labels = make_rows(classes)
-    settings = LossSettings(name)  # type: ignore[arg-type]
-    whole = fit_head(in_memory(features, labels), settings, **EXACT)  # type: ignore[arg-type]
+    settings = LossSettings(name)
+    whole = fit_head(in_memory(features, labels), settings, **EXACT)
     rows = gather(features, labels, parts)
-    found = fit_head(BlockProblem(rows, DECAY), settings, **EXACT)  # type: ignore[arg-type]
+    found = fit_head(BlockProblem(rows, DECAY), settings, **EXACT)
     torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.bias, whole.bias, atol=1e-6, rtol=0)
     assert rows.counts.tolist() == np.unique(labels, return_counts=True)[1].tolist()
@@ -75,12 +75,12 @@ def test_a_prior_over_an_attribute_is_that_of_rows_which_bring_it_along(classes,
     values = (problem.features @ weight.T).argmax(1)
     known = torch.tensor([3, 50, 299])
     values[known] = torch.tensor([2, 0, 1])  # what was found for these rows, whatever the reader says
-    whole = fit_head(with_prior(problem, values, strength), LossSettings(loss), **EXACT)  # type: ignore[arg-type]
+    whole = fit_head(with_prior(problem, values, strength), LossSettings(loss), **EXACT)
     rows = gather(features, labels)
     reader = AttributeReader(weight, torch.zeros(3).double(), known, values[known])
     assert torch.equal(rows.gathered(reader.read), values)
     treated = BlockProblem(rows, DECAY, prior=AttributePrior.of(reader, rows, strength))
-    found = fit_head(treated, LossSettings(loss), **EXACT)  # type: ignore[arg-type]
+    found = fit_head(treated, LossSettings(loss), **EXACT)
     torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
 
 
@@ -94,9 +94,9 @@ def test_rows_count_by_trust_as_they_do_in_memory(classes):
     assert float(weights.max()) == 1
     assert float(weights.min()) < 0.5, "some labels must be doubted, or nothing is compared"
     torch.testing.assert_close(counts, torch.bincount(problem.targets, weights))
-    whole = fit_head(reweigh(problem, weights), LossSettings("la"), **EXACT)  # type: ignore[arg-type]
+    whole = fit_head(reweigh(problem, weights), LossSettings("la"), **EXACT)
     treated = BlockProblem(rows, DECAY, partial(trust_masses, heads, float(counts.sum())), counts)
-    found = fit_head(treated, LossSettings("la"), **EXACT)  # type: ignore[arg-type]
+    found = fit_head(treated, LossSettings("la"), **EXACT)
     torch.testing.assert_close(found.weight, whole.weight, atol=1e-6, rtol=0)
 
 
@@ -104,7 +104,7 @@ def test_a_block_that_lacks_classes_is_no_trouble():
     features, labels = make_rows()
     order = np.argsort(labels)
     heads = [
-        fit_head(BlockProblem(gather(features[rows], labels[rows], 4), DECAY), LossSettings("icda"), **EXACT).weight  # type: ignore[arg-type]
+        fit_head(BlockProblem(gather(features[rows], labels[rows], 4), DECAY), LossSettings("icda"), **EXACT).weight
         for rows in (order, np.arange(len(order)))
     ]
     torch.testing.assert_close(*heads, atol=1e-6, rtol=0)
@@ -115,15 +115,15 @@ def test_summaries_merge_to_the_moments_of_all_rows_and_a_constant_feature_is_di
     features[:, 2] = 3.3
     classes = np.unique(labels)
     blocks = [MemoryBlock(*pair) for pair in zip(np.array_split(features, 4), np.array_split(labels, 4), strict=True)]
-    found = reduce(Summary.merge, (summarise(block, classes, True, 50) for block in blocks))
+    statistics, rows = reduce(merge_summaries, (summarise(block, classes, True, 50) for block in blocks))
     for code, label in enumerate(classes):
         own = features[labels == label]
-        np.testing.assert_allclose(found.statistics.mean[code], own.mean(0), atol=1e-12)
-        np.testing.assert_allclose(found.statistics.covariance[code], np.cov(own.T, bias=True), atol=1e-12)
-    scaling = Scaling.of(found.statistics)
+        np.testing.assert_allclose(statistics.mean[code], own.mean(0), atol=1e-12)
+        np.testing.assert_allclose(statistics.covariance[code], np.cov(own.T, bias=True), atol=1e-12)
+    scaling = Scaling.of(statistics)
     np.testing.assert_allclose(scaling.mean, features.mean(0), atol=1e-12)
     np.testing.assert_allclose(scaling.scale, np.where(np.arange(6) == 2, 1, features.std(0)), atol=1e-12)
-    assert len(found.rows) == 8
+    assert len(rows) == 8
 
 
 def test_what_cannot_be_fitted_is_refused():
@@ -142,7 +142,7 @@ def naive(problem, attributes):
     codes, classes = problem.targets.numpy(), problem.num_classes
     dealt = torch.from_numpy(deal_folds(codes, np.zeros(classes, dtype=np.int64), FOLDS, SEED))
     balanced = rebalance(problem, attributes)
-    heads = [fit_head(balanced.rows(dealt != fold), LossSettings("ce"), **EXACT) for fold in range(FOLDS)]  # type: ignore[arg-type]
+    heads = [fit_head(balanced.rows(dealt != fold), LossSettings("ce"), **EXACT) for fold in range(FOLDS)]
     return FoldHeads(torch.stack([head.weight for head in heads]), torch.stack([head.bias for head in heads]))
 
 
@@ -151,13 +151,13 @@ def naive(problem, attributes):
 def test_heads_of_folds_are_those_that_each_fold_s_rows_give_by_themselves(classes, parts):
     features, labels = make_rows(classes)
     problem, rows = in_memory(features, labels), gather(features, labels, parts, full=False)
-    biased = fit_fold_heads(rows, DECAY, **EXACT)  # type: ignore[arg-type]
+    biased = fit_fold_heads(rows, DECAY, **EXACT)
     wanted = naive(problem, torch.zeros_like(problem.targets))
     torch.testing.assert_close(biased.weight, wanted.weight, atol=1e-6, rtol=0)
     contrast = Contrast(biased)
     hurt = rows.gathered(contrast.ties) > 0
     assert 0 < int(hurt.sum()) < len(hurt)
-    robust = fit_fold_heads(rows, DECAY, contrast=contrast, **EXACT)  # type: ignore[arg-type]
+    robust = fit_fold_heads(rows, DECAY, contrast=contrast, **EXACT)
     torch.testing.assert_close(robust.weight, naive(problem, hurt.long()).weight, atol=1e-6, rtol=0)
 
 
@@ -166,7 +166,7 @@ def test_rows_in_memory_are_one_block(classes):
     features, labels = make_rows(classes)
     problem = in_memory(features, labels)
     memory = BlockRows.of_memory(problem.features, problem.targets, classes, FOLDS, SEED)
-    found = [find_contrast(rows, DECAY, 2, **EXACT)[0] for rows in (memory, gather(features, labels, 4, full=False))]  # type: ignore[arg-type]
+    found = [find_contrast(rows, DECAY, 2, **EXACT)[0] for rows in (memory, gather(features, labels, 4, full=False))]
     torch.testing.assert_close(found[0].robust, found[1].robust, atol=1e-5, rtol=0)
     assert found[0].deviation == pytest.approx(found[1].deviation, rel=1e-5)
 
@@ -193,9 +193,9 @@ def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch):
     from icda.heads import folds
 
     rows = gather(*make_rows(4), full=False)
-    plain = fit_fold_heads(rows, DECAY, **EXACT)  # type: ignore[arg-type]
+    plain = fit_fold_heads(rows, DECAY, **EXACT)
     monkeypatch.setattr(folds, "METRIC_SHARE", 0.0)
-    torch.testing.assert_close(fit_fold_heads(rows, DECAY, **EXACT).weight, plain.weight, atol=1e-6, rtol=0)  # type: ignore[arg-type]
+    torch.testing.assert_close(fit_fold_heads(rows, DECAY, **EXACT).weight, plain.weight, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["isda", "risda", "icda"])

@@ -45,7 +45,6 @@ def test_the_slope_in_coordinates_is_that_of_the_composed_function(lam):
     unknowns = torch.randn(4, 9, dtype=torch.float64, generator=generator).requires_grad_()
     towards = torch.randn(4, 9, dtype=torch.float64, generator=generator)
     (metric.to_head(unknowns) * towards).sum().backward()
-    assert unknowns.grad is not None
     torch.testing.assert_close(metric.slope(towards), unknowns.grad, atol=1e-10, rtol=0)
 
 
@@ -60,7 +59,7 @@ def test_turned_features_have_equal_variances():
 
 @pytest.mark.parametrize("name", ["ce", "la", "isda", "icda"])
 def test_a_metric_changes_the_way_and_not_the_optimum(name, monkeypatch):
-    problem, settings = make_problem(), LossSettings(name)  # type: ignore[arg-type]
+    problem, settings = make_problem(), LossSettings(name)
     plain = fit_head(problem, settings, 2000, 1e-9, rounds=6)
     monkeypatch.setattr(solver, "LEAST_WORK", 0)
     monkeypatch.setattr(solver, "LEAST_AUGMENTED", 0)
@@ -75,7 +74,7 @@ def test_a_metric_changes_the_way_and_not_the_optimum(name, monkeypatch):
 @pytest.mark.parametrize("C", [0.001, 1.0, 100.0])
 def test_at_the_default_tolerance_the_value_is_no_worse(name, C, monkeypatch):
     whole = make_problem(2000, torch.float32)
-    problem, settings = Problem.of(whole.features, whole.targets, 4, C), LossSettings(name)  # type: ignore[arg-type]
+    problem, settings = Problem.of(whole.features, whole.targets, 4, C), LossSettings(name)
     fixed = problem.angles(fit_head(problem, LossSettings("la")))  # so that both minimise one function
     problem = replace(problem, strength=fixed)
     plain = fit_head(problem, settings, 500, 1e-4)
@@ -110,8 +109,6 @@ def test_rows_on_disk_have_the_metric_of_rows_in_memory(monkeypatch):
     problem = make_problem()
     stored = replace(problem, features=StoredRows(problem.features.numpy()))
     metrics = [find_metric(each) for each in (problem, stored)]
-    assert metrics[0] is not None
-    assert metrics[1] is not None
     assert torch.equal(metrics[0].turn, metrics[1].turn)
 
 
@@ -121,7 +118,7 @@ def test_a_constant_feature_leaves_the_metric_finite():
 
 
 def test_a_loss_that_is_not_finite_is_said():
-    def infinite(weight: torch.Tensor, bias: torch.Tensor) -> Slope:
+    def infinite(weight, bias):
         return Slope(float("inf"), torch.zeros_like(weight), torch.zeros_like(bias))
 
     with pytest.raises(OperationError, match="NaN or infinite"):

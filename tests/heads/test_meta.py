@@ -138,13 +138,7 @@ def test_the_gradient_in_the_strength_network_is_that_of_refitting(output, beta)
     """Without covariances: the angles in front of them are read off the head, and held fixed in the gradient."""
     (problem, _), (metadata, other) = biased(60, 0.9, seed=0, decay=0.05), biased(40, 0.5, seed=1)
     problem, metadata = as_doubles(problem), as_doubles(metadata)
-    settings = MetaSettings(
-        strength_output=output,
-        use_metadata=False,
-        class_margins=False,
-        max_iter=3000,
-        tol=1e-12,  # type: ignore[arg-type]
-    )
+    settings = MetaSettings(strength_output=output, use_metadata=False, class_margins=False, max_iter=3000, tol=1e-12)
     outer = MetaVariables(problem, len(other), settings).double()
     outer.described = outer.described.double()
     everything, loss = torch.ones(40, dtype=torch.bool), LossSettings("icda", 0.0, beta)

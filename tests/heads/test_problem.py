@@ -99,7 +99,6 @@ def test_the_prior_does_not_depend_on_the_scale_of_the_weights_and_unseen_pairs_
         problem = small_problem()
         problem = reweigh(problem, scale * (1.0 + 4 * (problem.targets == 1).double()))
         log_prior = rebalance(problem, (problem.targets == 0).long(), "prior").log_prior
-        assert log_prior is not None
         unseen, frequent, rare = log_prior[1].tolist()  # of the attribute that classes 1 and 2 share
         assert frequent - rare == pytest.approx(math.log(5))
         assert unseen < rare - 2
@@ -123,9 +122,6 @@ def test_rows_keep_what_belongs_to_the_samples_and_count_the_classes_again():
     log_prior, margins = torch.randn(60, 3).double(), torch.randn(3).double()
     chosen = torch.arange(60) % 4 != 1
     part = replace(problem, strength=strength, log_prior=log_prior, margins=margins).rows(chosen)
-    assert part.log_prior is not None
-    assert part.strength is not None
-    assert part.margins is not None
     assert torch.equal(part.log_prior, log_prior[chosen])
     assert torch.equal(part.strength.per_sample, strength.per_sample[chosen])
     assert torch.equal(part.margins, margins)
@@ -147,7 +143,6 @@ def test_weighing_samples_after_the_prior_adds_no_prior_of_the_counts():
     prior = rebalance(make_problem(), torch.arange(60) % 2, "prior")
     weights = torch.linspace(0.2, 2, 60).double()
     again = reweigh(prior, weights)
-    assert again.log_prior is not None
     assert not again.constants("la").any()
     found, wanted = (fit_head(again, LossSettings(name), 500, 1e-9) for name in ("la", "ce"))
     torch.testing.assert_close(found.weight, wanted.weight)

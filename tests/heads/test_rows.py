@@ -26,7 +26,7 @@ def on_disk(folder, array, mode="r"):
     [("f2", torch.float32), ("f4", torch.float32), ("f8", torch.float64), ("i2", torch.float32), ("u1", torch.float32)],
 )
 def test_chunks_are_the_rows_whatever_their_type_and_order(dtype, wanted, order, tmp_path, small_chunks):
-    array = np.asarray(np.random.default_rng(0).integers(0, 100, (50, 5)), dtype=dtype, order=order)  # type: ignore[call-overload]
+    array = np.asarray(np.random.default_rng(0).integers(0, 100, (50, 5)), dtype=dtype, order=order)
     rows = StoredRows(on_disk(tmp_path, array))
     assert (rows.shape, rows.dtype) == ((50, 5), wanted)
     blocks = [(span, block.clone()) for span, block in rows.chunks()]

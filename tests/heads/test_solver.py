@@ -37,7 +37,7 @@ def test_every_small_step_away_from_the_solution_raises_the_value(name):
     problem = replace(problem, strength=fixed)
     settings = LossSettings(name, lam=0.3)
 
-    def value(head: LinearHead) -> float:
+    def value(head):
         return fit_head(problem, settings, max_iter=0, rounds=1, start=head).value
 
     best = fit_head(problem, settings, max_iter=1000, tol=1e-9, rounds=1)

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from icda.results.claims import renewed
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model, write_fitted
+from icda.serving.folder import WRITTEN
 from icda.serving.page import render_fit_page
 from support import shortcut_data, write_photos
 
@@ -63,7 +65,8 @@ def write_texts(path, samples=80):
 def fit_to(path, folder, asked=None, method="auto"):
     data = read_fit_data(path, asked or Asked(), folder)
     fitted = fit_model(data, method)
-    write_fitted(fitted, folder, render_fit_page(fitted, str(folder), path.name))
+    with renewed(folder, WRITTEN) as aside:
+        write_fitted(fitted, aside, render_fit_page(fitted, str(folder), path.name))
     return fitted, data
 
 

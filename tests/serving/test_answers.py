@@ -183,7 +183,7 @@ def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(bro
     found = clean(icda.audit(maker.data.features, maker.data.labels))
     path.write_text(render_questions(maker, found, EVIL), encoding="utf-8")
     context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True)
-    complaints: list[str] = []
+    complaints = []
     page = context.new_page()
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -255,28 +255,3 @@ def test_rows_of_a_table_show_the_columns_that_differ_and_a_test_part_is_not_loo
     assert all(name in reads.columns for name, _ in cards[0]["cells"])
     assert "d lower" in maker.strips(asked)[1]["words"] or "d higher" in maker.strips(asked)[1]["words"]
     assert {card["sample"] for card in cards} <= set(names[:150])
-
-
-@pytest.mark.parametrize("form", ["csv", "npz", "parquet"])
-def test_groups_in_a_file_may_have_holes(form, tmp_path, made, monkeypatch):
-    import pandas
-
-    monkeypatch.chdir(tmp_path)
-    X, y, attribute = made.shortcut(600)
-    known = np.arange(600) % 12 == 0
-    known |= (attribute != y) & (np.arange(600) % 2 == 0)
-    frame = pandas.DataFrame(X, columns=[f"f{k}" for k in range(X.shape[1])])
-    frame["label"] = np.array(["cat", "dog"])[y]
-    frame["where"] = pandas.Series(np.array(["land", "sea"])[attribute]).where(known)
-    if form == "csv":
-        frame.to_csv("data.csv", index=False)
-    elif form == "parquet":
-        frame.to_parquet("data.parquet")
-    else:
-        where = np.where(known, np.array(["land", "sea"])[attribute], "")
-        np.savez("data.npz", features=X, y=frame["label"].to_numpy(dtype=str), where=where)
-    assert fit_main([f"data.{form}", "--groups", "where", "--out", "model"]) == 0
-    facts = load(Path("model")).facts
-    assert facts["treatment"]["name"] == "group_prior"
-    assert f"known for {known.sum()} of 600" in facts["done"]
-    assert facts["trial"]["are_known"]

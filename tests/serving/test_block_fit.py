@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from icda.auditing.assessment import Assessment, assess
+from icda.auditing.assessment import assess
 from icda.auditing.treatment import Treatment
 from icda.cli.fit import main
 from icda.estimators import robust
-from icda.heads.blocks import BlockRows
 from icda.serving import head_fit
 from icda.serving.model import load
 
@@ -55,7 +54,7 @@ def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(na
         request.getfixturevalue("ray_engine")
     words, features, _ = make_files(tmp_path, with_shortcut=name == "shortcut_prior")
 
-    def assessed(rows: BlockRows) -> Assessment:
+    def assessed(rows):
         found = assess(rows)
         if name == "shortcut_prior":
             assert found.treatment.name == name

@@ -1,8 +1,5 @@
 """The pages of `icda audit` and `icda fit` as a reader meets them, in Debian's Chromium."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,7 +15,6 @@ from support import column
 
 EVIL = "<script>alert(1)</script>"
 LONG = "a_class_whose_name_goes_on_without_a_single_space_in_it_for_long"
-Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")

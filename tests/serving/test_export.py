@@ -1,7 +1,6 @@
 """Exported models answer as ours do: onnxruntime runs the graphs."""
 
 import json
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -37,7 +36,7 @@ def test_encoder_and_head_are_one_graph_from_bytes_to_logits(image_model, made, 
 
 def test_a_text_model_takes_tokens_of_any_length(made, tmp_path):
     made.fit_to(made.write_texts(tmp_path / "texts.csv", 60), tmp_path / "model")
-    model: Any = icda.load(tmp_path / "model")
+    model = icda.load(tmp_path / "model")
     path = export_onnx(model, tmp_path / "model.onnx")
     texts = ["a lovely film", "dull", "a much longer text of many words, " * 9]
     tokens = model.reads.load_encoder()._tokenise(texts)

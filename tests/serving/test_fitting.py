@@ -1,7 +1,6 @@
 """`icda fit` as a function: the whole way from data to a loaded model, for every kind of data."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -114,11 +113,11 @@ def test_the_trial_is_a_cross_validation_written_naively():
     y = np.array(["a", "b"])[(np.arange(50) % 5 == 0).astype(int)]
     seen = []
 
-    def constant(known: np.ndarray, labels: np.ndarray, new: np.ndarray, _: Any) -> np.ndarray:
+    def constant(known, labels, new, _):
         seen.append((len(known), len(new), sorted(labels).count("b")))
         return np.full(len(new), "a")
 
-    def perfect(known: np.ndarray, labels: np.ndarray, new: np.ndarray, _: Any) -> np.ndarray:
+    def perfect(known, labels, new, _):
         return np.array([y[(row == X).all(1)][0] for row in new])
 
     trial = cross_validate(constant, perfect, X, y, None, 0)

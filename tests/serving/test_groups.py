@@ -102,7 +102,6 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path):
     with pytest.raises(InputError, match=r"columns .*'f1' in 1 of 20 \(first in line 5: ''\); 'f4' in 2 of 20"):
         read_feature_file(tmp_path / "data.csv", Columns())  # as `icda audit` reads it
     data = read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
-    assert data.reads.columns is not None
     assert [name for name in data.reads.columns if "missing" in name] == ["f1 is missing", "f4 is missing"]
     assert np.isfinite(data.features).all()
     frame["f2"] = frame["f2"].astype(object)
@@ -126,7 +125,6 @@ def test_rows_of_a_file_can_be_chosen_as_in_the_audit(file, tmp_path):
             read_fit_data(file, wanted, tmp_path / "model")
         return
     everything, chosen = (read_fit_data(file, asked, tmp_path / "model") for asked in (Asked(groups="group"), wanted))
-    assert everything.groups is not None
     assert 0 < len(chosen) == int((everything.groups == "snow").sum()) < len(everything)
     assert chosen.labels.tolist() == everything.labels[everything.groups == "snow"].tolist()
 
@@ -245,7 +243,7 @@ def test_what_buys_nothing_is_no_price():
     """As on COMPAS with its leaking columns: the plain model was better with groups counted alike, and on the whole."""
     from icda.serving.headline import price
 
-    def outcome(first: float, second: float) -> Outcome:
+    def outcome(first, second):
         parts = (JudgedPart("cat, land", 100, first), JudgedPart("dog, sea", 100, second))
         return Outcome((first + second) / 2, parts[0], parts[0], 200, parts)
 

@@ -141,7 +141,7 @@ def test_a_group_too_small_to_judge_is_not_the_worst_and_is_shown(tmp_path):
 
 def test_data_without_the_column_of_the_fit_are_judged_without_groups_and_it_is_said(made, tmp_path):
     np.savez(tmp_path / "f.npz", X=X, y=LABELS)
-    said: list[str] = []
+    said = []
     result = judge_data(save(tmp_path / "m", group="place"), str(tmp_path / "f.npz"), say=said.append)
     assert not result.group_names
     assert "has no 'place', by which the model was fitted" in said[0]

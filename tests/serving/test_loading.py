@@ -6,7 +6,6 @@ import struct
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +81,7 @@ def test_a_damaged_description_is_one_sentence(content, folder):
 
 def test_weights_that_are_a_pickle_are_not_run(folder, tmp_path):
     class Evil:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return (Path.touch, (tmp_path / "owned",))
 
     (folder / "weights.safetensors").write_bytes(pickle.dumps(Evil()))
@@ -140,8 +139,8 @@ def test_what_a_file_names_is_not_fetched_from_a_hub(folder, tmp_path):
 
 @pytest.mark.parametrize("name", ["timm:resnet18", "timm:hf_hub:somebody/anything"])
 def test_timm_is_not_asked_for_weights_that_a_file_names(name, folder, monkeypatch):
-    asked: list[str] = []
-    timm: Any = ModuleType("timm")
+    asked = []
+    timm = ModuleType("timm")
     timm.create_model = lambda target, **_: asked.append(target)
     monkeypatch.setitem(sys.modules, "timm", timm)
     change(folder, reads={"kind": "image", "width": 2, "encoder": name})
@@ -233,7 +232,7 @@ def test_a_run_of_a_task_prepares_images_as_the_task_does(runs, made, tmp_path):
 
 
 def test_biased_networks_say_what_the_shortcut_points_to(runs, made, tmp_path, monkeypatch):
-    model: Any = icda.load(runs["shortcut"])
+    model = icda.load(runs["shortcut"])
     images = made.write_images(tmp_path / "new", 4, classes=False)
     assert predict_data(model, images).points_to is None  # the run saw no sign of a shortcut
     monkeypatch.setitem(model.method.found, "no_shortcut", 0.0)
@@ -248,7 +247,7 @@ def test_biased_networks_say_what_the_shortcut_points_to(runs, made, tmp_path, m
 
 def test_a_checkpoint_that_is_a_pickle_is_not_run(tmp_path):
     class Evil:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return (Path.touch, (tmp_path / "owned",))
 
     torch.save({"networks": Evil()}, tmp_path / "model.pt")

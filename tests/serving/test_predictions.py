@@ -1,7 +1,6 @@
 """Files of predictions: one row per input, from every kind of file."""
 
 import csv
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,7 +55,7 @@ def test_without_a_conditional_prior_there_is_nothing_to_disagree(head, tmp_path
 
 def test_images_in_nested_and_flat_folders_are_embedded_as_in_the_fit(image_model, made, tmp_path):
     new = made.write_images(tmp_path / "new", 9, seed=5, classes=False)
-    model: Any = icda.load(image_model[0])
+    model = icda.load(image_model[0])
     found = predict_data(model, new)
     samples = read_samples(new, unlabelled=True)
     features = encode_rows(range(9), samples, model.reads.load_encoder(), 32, False).features

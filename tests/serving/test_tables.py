@@ -116,7 +116,6 @@ def test_levels_and_medians_are_learnt_without_the_test_split(tmp_path):
     frame.loc[0, "job"] = "astronaut"
     frame.to_csv(tmp_path / "d.csv", index=False)
     plan = read_fit_data(tmp_path / "d.csv", Asked(labels="bought"), tmp_path / "m").reads.table
-    assert plan is not None
     known = {one.name: one for one in plan}
     assert "astronaut" not in known["job"].levels
     assert known["age"].fill < 60
@@ -218,7 +217,6 @@ def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path):
     groups = ["a, x"] * 50 + ["b, y"] * 50 + ["b, x"] * 3
     trial = Trial(None, judge(predicted, y, groups), 103, "all")
     assert [line.name for line in trial.lines()][-1] == "Worst suspected group of 5 samples or more"
-    assert trial.after.alike is not None
     share, low, high = trial.after.alike
     assert share == pytest.approx(2 / 3)
     assert low < 0.55 < 0.75 < high

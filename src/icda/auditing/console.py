@@ -1,20 +1,15 @@
 """The audit on a terminal."""
 
-from __future__ import annotations
-
 import io
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from icda.auditing.result import Audit
 from icda.report.sections.verdicts import command_of
 from icda.terminal import make_console
-
-if TYPE_CHECKING:
-    from icda.auditing.result import Audit
 
 CLASSES_SHOWN = 20
 WHOLE_NAME = 12  # characters of a class name that are not broken in a narrow terminal

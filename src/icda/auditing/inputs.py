@@ -27,7 +27,6 @@ class AuditInputs:
     targets: Tensor  # (N,)
     class_names: list[str]
     sample_names: list[str]
-    notes: list[str]
 
 
 def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int) -> AuditInputs:
@@ -45,16 +44,13 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
         raise InputError(str(error)) from error
     check_folds(folds, len(y))
     classes, codes = np.unique(y, return_inverse=True)
-    counts = np.bincount(codes)
-    check_class_counts(classes, counts)
+    check_class_counts(classes, np.bincount(codes))
     names = _class_names(classes, class_names)
-    return AuditInputs(
-        torch.from_numpy(standardise(X)),
-        torch.from_numpy(codes.astype(np.int64)),
-        names,
-        _sample_names(sample_names, len(y)),
-        scarce_notes(names, counts, folds),
-    )
+    if isinstance(sample_names, str) or (sample_names is not None and len(sample_names) != len(y)):
+        raise InputError(f"sample_names must have one entry per sample, expected {len(y)}, got {len(sample_names)}.")
+    samples = [str(name) for name in (range(len(y)) if sample_names is None else sample_names)]
+    targets = torch.from_numpy(codes.astype(np.int64))
+    return AuditInputs(torch.from_numpy(standardise(X)), targets, names, samples)
 
 
 def check_folds(folds: int, samples: int | None = None) -> None:
@@ -99,14 +95,6 @@ def _class_names(classes: np.ndarray, given: Sequence[object] | None) -> list[st
     if len(names) != len(classes):
         raise InputError(f"class_names has {len(names)} names, but y has {len(classes)} classes: give one per class.")
     return names
-
-
-def _sample_names(given: Sequence[object] | None, samples: int) -> list[str]:
-    if given is None:
-        return [str(row) for row in range(samples)]
-    if isinstance(given, str) or len(given) != samples:
-        raise InputError(f"sample_names must have one entry per sample, expected {samples}, got {len(given)}.")
-    return [str(name) for name in given]
 
 
 def scarce_notes(names: list[str], counts: np.ndarray, folds: int) -> list[str]:

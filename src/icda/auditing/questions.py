@@ -48,9 +48,8 @@ class Questions:
 def ask(X: Any, y: Any, groups: Any = None, n: int = 12, *, skip: Any = (), seed: int = 0) -> Questions:
     """Choose the next samples whose group a person should name.
 
-    The first answers are about samples of every class, then about samples whose label a head that has not seen them
-    contradicts: among those, a shortcut shows. From 24 answers on, half of the samples are read as a rare group of their
-    class and half are those whose group is least clear.
+    First come samples of every class, then those whose label a head that has not seen them contradicts: there a shortcut
+    shows. From 24 answers on, half are read as a rare group of their class, and half are least clear.
 
     Args:
         X: Features (N, A).

@@ -1,12 +1,10 @@
 """What the audit says of every row: figures by heads that have not seen it, labels that look wrong, and sums by class."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -54,8 +52,8 @@ class RowFigures(NamedTuple):
     def suspected(self) -> np.ndarray:
         return self.tie > 0
 
-    def chosen(self, rows: np.ndarray | slice) -> RowFigures:
-        return RowFigures(*(part[rows] for part in self))
+    def chosen(self, rows: np.ndarray | slice) -> Self:
+        return type(self)(*(part[rows] for part in self))
 
     def records(self, names: list[str], sample_names: list[str] | None = None) -> Iterator[dict[str, Any]]:
         """A dictionary with `COLUMNS` for each row; without names a row is called by its number."""
@@ -76,10 +74,10 @@ class RowFigures(NamedTuple):
             )
             yield dict(zip(COLUMNS, values, strict=True))
 
-    def most_tied(self, top: int | None) -> RowFigures:
+    def most_tied(self, top: int | None) -> Self:
         return self.chosen(np.lexsort([self.row, -self.tie])[:top])
 
-    def most_doubtful(self, top: int | None) -> RowFigures:
+    def most_doubtful(self, top: int | None) -> Self:
         return self.chosen(np.lexsort([self.row, self.quality])[:top])
 
 
@@ -101,14 +99,14 @@ class RowSums:
     tied: RowFigures
     doubtful: RowFigures
 
-    def plus(self, other: RowSums, top: int | None) -> RowSums:
+    def plus(self, other: Self, top: int | None) -> Self:
         added = {
             entry.name: getattr(self, entry.name) + getattr(other, entry.name)
             for entry in fields(self)
             if entry.name not in ("tied", "doubtful")
         }
         tied = joined([self.tied, other.tied]).most_tied(top)
-        return RowSums(**added, tied=tied, doubtful=joined([self.doubtful, other.doubtful]).most_doubtful(top))
+        return replace(self, **added, tied=tied, doubtful=joined([self.doubtful, other.doubtful]).most_doubtful(top))
 
 
 def look_at_rows(

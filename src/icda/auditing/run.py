@@ -125,7 +125,7 @@ def audit(
     return replace(
         result,
         noise=replace(result.noise, found_by="cleanlab" if use_cleanlab else "icda"),
-        notes=inputs.notes,
+        notes=scarce_notes(inputs.class_names, rows.counts, folds),
         settings={**named, **_sizes(rows)},
         seconds=time.perf_counter() - start,
         ties=whole,

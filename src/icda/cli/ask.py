@@ -1,20 +1,15 @@
 """`icda ask`"""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tyro
 
 from icda.cli.fit import DataArguments
 from icda.cli.output import Bar, check_seed, say, tell
-
-if TYPE_CHECKING:  # torch is loaded when there is something to ask, not for --help
-    from icda.serving.answers import Answers
 
 
 @dataclass
@@ -61,10 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     command = f"icda fit {data} --out {out} --answers {path} --overwrite"
     train = found.training
     audited = audit(train.features, train.labels, seed=options.seed)
-
-    def page(answers: Answers, token: str) -> str:
-        return render_questions(maker, audited, command, answers, token)
-
+    page = partial(render_questions, maker, audited, command)
     if options.serve:
         from icda.serving.questions import make_app, serve
 
@@ -72,6 +64,6 @@ def main(arguments: Sequence[str]) -> int:
         serve(make_app(maker, page, path, token), options.port, say, token)
         say(f"Answers: {path}\nNext: {command}")
         return 0
-    write_page(folder / QUESTIONS, page(answers, ""))
+    write_page(folder / QUESTIONS, page(answers))
     say(f"Open in a browser, answer, save answers.csv: {folder / QUESTIONS}\nNext: {command}")
     return 0

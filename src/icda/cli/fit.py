@@ -148,10 +148,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _fit_here(options: FitArguments, folder: Path, arguments: Sequence[str]) -> int:
+    from icda.results.claims import renewed
     from icda.serving.answers import read_answers, with_answers, write_answers
     from icda.serving.fit_data import read_fit_data, write_source
     from icda.serving.fitting import write_fitted
-    from icda.serving.folder import ANSWERS, PAGE, QUESTIONS, SOURCE
+    from icda.serving.folder import ANSWERS, PAGE, QUESTIONS, SOURCE, WRITTEN
     from icda.serving.page import render_fit_page
     from icda.serving.questions import write_question_page
 
@@ -166,14 +167,12 @@ def _fit_here(options: FitArguments, folder: Path, arguments: Sequence[str]) -> 
         tell(note)
     fitted = _fit(options, data)
     fitted = replace(fitted, seconds={**spent, **fitted.seconds})
-
-    def beside(aside: Path) -> None:
+    with renewed(folder, WRITTEN) as aside:
+        write_fitted(fitted, aside, render_fit_page(fitted, str(options.out), options.data.name))
         if answers:
             write_answers(aside / ANSWERS, answers)
         write_source(aside / SOURCE, folder, options.data, options.asked())
         write_question_page(fitted, aside, answers, refit_command(arguments))
-
-    write_fitted(fitted, folder, render_fit_page(fitted, str(options.out), options.data.name), beside)
     make_console().print(summary(fitted))
     say(f"Model: {folder}\nPage to open in a browser: {folder / PAGE}")
     if not answers and data.groups is None and not options.train:

@@ -84,8 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _find(name: str) -> Command | None:
     """The function behind a command; None, and a sentence, for a word that is none."""
     if name in BUILT_IN:
-        main: Command = importlib.import_module(f"icda.cli.{name}").main
-        return main
+        return importlib.import_module(f"icda.cli.{name}").main
     if name in COMMANDS:
         return COMMANDS.get(name)
     known = [*BUILT_IN, *COMMANDS]
@@ -138,20 +137,15 @@ def _show_plainly(
     print(printable(text), end="", file=sys.stderr)
 
 
-def _summaries() -> dict[str, str]:
+def _overview() -> str:
     """What each command does; one of a plugin says it in the first line of its docstring."""
-    summaries = dict(BUILT_IN)
+    known, grouped = dict(BUILT_IN), []
     for name in COMMANDS:
         try:
             lines = (COMMANDS.get(name).__doc__ or "").strip().splitlines()
         except plugins.PluginError as error:  # one broken package must not hide the other commands
             lines = [printable(str(error))]
-        summaries[name] = lines[0] if lines else f"a command of {COMMANDS.owner(name)}"
-    return summaries
-
-
-def _overview() -> str:
-    known, grouped = _summaries(), []
+        known[name] = lines[0] if lines else f"a command of {COMMANDS.owner(name)}"
     for title, names in GROUPS.items():
         own = {name: known.pop(name) for name in names} if names else known
         grouped += [f"{title}:", overview(own), ""]

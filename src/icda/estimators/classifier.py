@@ -44,19 +44,16 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
     cross entropy, because only the logits' moments are needed. `C` is the inverse regularisation strength, as in
     scikit-learn's LogisticRegression. Scale your features first (StandardScaler).
 
-    `balance` decides which kinds of samples are balanced: None, "class", "group" (needs `groups` in fit), and three that
-    are ours and not the paper's and need no group label. "contrast" guesses groups from where a biased and a robust head
-    disagree (`icda.heads.folds`); it is the one that lifts the worst group. "errors" takes what a head that has
-    not seen a sample gets wrong as a group; "strength" weighs samples by how little such a head believes their label.
-    `through` says where the balance enters (`icda.heads.problem`), `strength` where ICDA's alpha comes from.
-
     Parameters
     ----------
     loss : {"icda", "ce", "la", "isda", "risda"}
     lambda0, beta : strengths of augmentation and sample margin.
     C : inverse of the weight decay.
-    balance : None, "class", "group", "errors", "contrast" or "strength".
-    through : {"weights", "statistics", "prior"}
+    balance : which kinds of samples are balanced: None, "class", "group" (needs `groups` in fit), and three that are ours
+        and need no group label: "contrast" guesses groups from where a biased and a robust head disagree
+        (`icda.heads.folds`), and lifts the worst group; "errors" takes what a head that has not seen a sample gets wrong as
+        a group; "strength" weighs samples by how little such a head believes their label.
+    through : {"weights", "statistics", "prior"}; where the balance enters (`icda.heads.problem`).
     strength : {"angle", "cross_fitted"}; the paper's angle to the other classes' weights, or (ours) the probabilities
         that a head which has not seen the sample gives to them.
     max_iter, tol : of L-BFGS.
@@ -67,8 +64,7 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_, coef_, intercept_, n_iter_, n_features_in_ : as in scikit-learn; coef_ has one row per class, also for two.
-    attributes_ : what was balanced within the classes, where there was anything: the guessed or given group of every
-        training sample.
+    attributes_ : the guessed or given group of every training sample, where such were balanced.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)

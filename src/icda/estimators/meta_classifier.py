@@ -34,23 +34,19 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     """A linear classifier on fixed features that learns on metadata how to use its training data.
 
     Metadata are a few hundred samples whose labels and balance you trust, such as a validation set balanced over groups.
-    A strength for each training sample (a network of ten characteristics), a margin for each class and the metadata's
-    share of the fit are learned so that heads do well on metadata they were not fitted to (`icda.heads.meta`).
-
-    Where metadata come with groups, a head reads the group off the training samples too, and the prior term is that of
-    classes given the group. With `prior="class", use_metadata=False, class_margins=False` this is the paper's Meta-ICDA,
-    with the optimum of the head in place of one look-ahead step. The defaults are ours.
+    Sample strengths, class margins and the metadata's share of the fit are learned so that heads do well on metadata they
+    were not fitted to (`icda.heads.meta`). Where metadata come with groups, a head reads the group off the training samples
+    too, and the prior term is that of classes given the group. With `prior="class", use_metadata=False,
+    class_margins=False` this is the paper's Meta-ICDA, with the optimum of the head in place of one look-ahead step.
 
     Parameters
     ----------
     loss : {"icda", "ce", "la", "isda"}; only "icda" has margins that strengths can be.
-    lambda0, beta, C : as in ICDAClassifier. With beta="auto" fits with 0.1, 1 and 5 are made, and the one with the highest
-        `metadata_score_` is kept, of equals the smallest beta: three times the time.
+    lambda0, beta, C : as in ICDAClassifier. beta="auto" tries 0.1, 1 and 5 and keeps the best by `metadata_score_`.
     strengths_as : {"margins", "weights"}; the paper adds beta * alpha_i to the other classes' logits; weights count a
         sample alpha_i times within its class.
-    strength_output : {"sigmoid", "tanh", "linear"}; the sigmoid's strengths lie in (0, 1). The others have a sign, with the
-        mean of each class at 0: a negative margin withdraws a sample, such as one with a wrong label. Give `beta` a size
-        that can act then, such as 5, or "auto". Not with strengths_as="weights".
+    strength_output : {"sigmoid", "tanh", "linear"}; in (0, 1), or with a sign and the mean of each class at 0: a negative
+        margin withdraws a sample, if `beta` has a size that can act, such as 5. Not with strengths_as="weights".
     prior : {"attribute", "class"}; "attribute" needs groups of the metadata, or attributes or log_prior of the training
         samples, and is "class" without them.
     use_metadata : whether the head is fitted to metadata too.
@@ -65,8 +61,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ----------
     classes_, coef_, intercept_, n_iter_, n_features_in_ : as in ICDAClassifier.
     strengths_ : (N,) of the training samples.
-    attributes_ : (N,) the group read off the training samples, with prior="attribute", or the given attribute: its place
-        among the sorted groups.
+    attributes_ : (N,) the group read off the training samples, or the given attribute: its place among the sorted groups.
     class_margins_ : (C,)
     beta_ : the margin that was used.
     metadata_share_ : of the metadata in the fit.

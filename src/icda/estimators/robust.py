@@ -44,9 +44,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
 
     `fit` standardises the features, audits them (`icda.auditing`), and fits a head with what the verdicts call for: a prior
     over what the shortcut says of each sample, less weight for labels that unseeing heads do not believe, and logit
-    adjustment always. What is tried and does not help is dropped; where the audit cannot tell, plain logit adjustment
-    remains. Given `groups` of all samples or of two dozen (`icda.ask` says which), or metadata with groups, nothing has to
-    be guessed.
+    adjustment always. What does not help, or where the audit cannot tell, is left out. Given `groups` of all samples or of
+    two dozen (`icda.ask` says which), or metadata with groups, nothing has to be guessed.
 
     Parameters
     ----------

@@ -40,11 +40,10 @@ class StreamingFit(LinearPredictions):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one more batch; the first call needs all `classes`.
 
-        Statistics over all batches so far are exact; the head takes steps of Adam and is averaged, with the schedule of
-        `icda.heads.online.OnlineHead`. Batches should be mixed, not one class after another. The result comes near that
-        of `fit` on all batches as they get many; where the data can be mapped from disk, `fit` finds it exactly.
-        `balance` can be None or "class". After `fit` the first call starts at the fitted head, with statistics and weight
-        decay of the batches from then on: `fit` keeps none.
+        The head takes steps of Adam and is averaged (`icda.heads.online.OnlineHead`). Batches should be mixed, not a class
+        after another. The result comes near that of `fit` as batches get many; where the data can be mapped from disk,
+        `fit` finds it exactly. `balance` can be None or "class". After `fit` the first call starts at the fitted head, with
+        statistics and weight decay of the batches from then on.
         """
         self._check_settings()  # type: ignore[attr-defined]
         refuse_sparse(X, "X", type(self).__name__)

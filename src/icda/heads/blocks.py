@@ -168,18 +168,6 @@ def numbers(features: np.ndarray, dtype: torch.dtype, copy: bool = True) -> Iter
         yield slice(start, start + len(copied)), part.to(dtype)
 
 
-class Summary(NamedTuple):
-    """What is known of a block, or of several: statistics of the classes, and a few rows as they are."""
-
-    statistics: ClassStatistics | None  # None where nobody asks for them
-    rows: Tensor
-
-    def merge(self, other: Summary) -> Summary:
-        assert self.statistics is not None
-        assert other.statistics is not None
-        return Summary(self.statistics.merge(other.statistics), torch.cat([self.rows, other.rows]))
-
-
 @dataclass
 class BlockRows:
     """Blocks with their places, the classes and their sizes, the scaling, and a few rows that steer fits."""
@@ -187,7 +175,8 @@ class BlockRows:
     places: list[Place]
     reading: Reading
     counts: np.ndarray
-    summary: Summary
+    statistics: ClassStatistics | None  # of the classes; None where nobody asks for them
+    sampled: Tensor
     engine: Engine = field(default_factory=Here)
     say: Say = lambda _: None
     passes: int = 2  # over all rows, those for labels and statistics included
@@ -222,11 +211,11 @@ class BlockRows:
             check(classes, counts)
         say(f"Gathering the statistics of {len(classes)} classes ...")
         every = max(1, int(counts.sum()) // (SAMPLED * blocks[0].read()[0].shape[1]))
-        summary = reduce(Summary.merge, engine.each(summarise, blocks, classes, full, every))
-        assert summary.statistics is not None
+        statistics, sampled = reduce(merge_summaries, engine.each(summarise, blocks, classes, full, every))
         known = np.unique(np.concatenate(list(engine.each(distinct_groups, blocks)))) if groups else None
-        reading = Reading(classes, Scaling.of(summary.statistics), dtype, folds, seed, known)
-        return cls(list(place_blocks(blocks, parts, classes)), reading, counts, summary, engine, say)
+        reading = Reading(classes, Scaling.of(statistics), dtype, folds, seed, known)
+        places = list(place_blocks(blocks, parts, classes))
+        return cls(places, reading, counts, statistics, sampled, engine, say)
 
     @classmethod
     def of_memory(
@@ -245,13 +234,12 @@ class BlockRows:
         known = None if groups is None else encode_known(groups)[1]
         reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed, known)
         place = Place(block, 0, np.zeros(num_classes, dtype=np.int64))
-        return cls(
-            [place], reading, counts, Summary(None, torch.from_numpy(np.array(block.features[::every], np.float64)))
-        )
+        sampled = torch.from_numpy(np.array(block.features[::every], np.float64))
+        return cls([place], reading, counts, None, sampled)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return int(self.counts.sum()), self.summary.rows.shape[1]
+        return int(self.counts.sum()), self.sampled.shape[1]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -316,7 +304,7 @@ def merge_counts(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.nda
     return classes, np.bincount(codes, counts).astype(np.int64)
 
 
-def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summary:
+def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> tuple[ClassStatistics, Tensor]:
     """Class statistics of a block, with covariances if `full`, and each `every`-th row."""
     features, labels = block.read()
     statistics = ClassStatistics(len(classes), features.shape[1], "full" if full else "diagonal").double()
@@ -326,7 +314,13 @@ def summarise(block: Block, classes: np.ndarray, full: bool, every: int) -> Summ
         if not torch.isfinite(part).all():
             raise InputError(f"the features of {block} hold NaN or infinite values: fill or drop those rows.")
         statistics.fold(part, targets[span])
-    return Summary(statistics, rows)
+    return statistics, rows
+
+
+def merge_summaries(
+    one: tuple[ClassStatistics, Tensor], other: tuple[ClassStatistics, Tensor]
+) -> tuple[ClassStatistics, Tensor]:
+    return one[0].merge(other[0]), torch.cat([one[1], other[1]])
 
 
 Masses = Callable[[RowChunk], Tensor]  # what each row of a chunk counts in the losses of K heads, (K, n)
@@ -364,11 +358,10 @@ class BlockProblem:
         return BlockObjective(rows, Question(settings, masses, constant.to(rows.dtype)[None], prior=self.prior))
 
     def confusions(self, head: LinearHead) -> Tensor:
-        counts: Tensor = self.features.total(count_mistakes, head.weight, head.bias)
-        return counts
+        return self.features.total(count_mistakes, head.weight, head.bias)
 
     def sampled_rows(self) -> Tensor:
-        return self.features.scaled(self.features.summary.rows)
+        return self.features.scaled(self.features.sampled)
 
 
 def count_mistakes(chunk: RowChunk, weight: Tensor, bias: Tensor) -> Tensor:
@@ -448,7 +441,7 @@ class BlockObjective:
 
     def _moments(self, weight: Tensor) -> LogitMoments:
         """Of the logits, from those of the scaled features."""
-        statistics, scaling = self.rows.summary.statistics, self.rows.reading.scaling
+        statistics, scaling = self.rows.statistics, self.rows.reading.scaling
         assert statistics is not None
         assert scaling is not None
         mean = scaling.apply(statistics.mean).to(weight.dtype)
@@ -456,7 +449,5 @@ class BlockObjective:
         return LogitMoments(mean @ weight.T, weight @ (covariance @ weight.T))
 
     def _ask(self, weight: Tensor, bias: Tensor, table: Tensor | None) -> Slope:
-        slope: Slope = self.rows.total(
-            answer, replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
-        )
-        return slope
+        question = replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
+        return self.rows.total(answer, question)

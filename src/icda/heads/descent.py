@@ -1,9 +1,7 @@
 """L-BFGS on heads, whoever evaluates the loss: rows in memory, on disk, of several folds at once, or on other machines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -48,7 +46,7 @@ class Coordinates:
     factors: Tensor | None = None  # (R, 1), below one
 
     @classmethod
-    def of(cls, rows: Tensor, decay: float, share: float) -> Coordinates:
+    def of(cls, rows: Tensor, decay: float, share: float) -> Self:
         """From some rows (n, A) of the features."""
         mean = rows.mean(0)
         centred = rows - mean
@@ -59,14 +57,14 @@ class Coordinates:
         turn = torch.linalg.solve_triangular(factor, torch.eye(len(factor), dtype=torch.float64), upper=False)
         return cls(mean, turn, share**-0.5)
 
-    def stretched(self, head: Tensor, lam: float) -> Coordinates:
+    def stretched(self, head: Tensor, lam: float) -> Self:
         """For an augmented loss, near a head: a row whose logit has variance v bends 1 + lambda^2 v times along itself."""
         rows = self.from_head(head.double())[:, :-1]
         rows = rows - rows.mean(0)
         squares = rows.square().sum(1, keepdim=True).clamp(min=1e-300)
         return replace(self, directions=rows / squares.sqrt(), factors=(1 + (lam * self.unit) ** 2 * squares) ** -0.5)
 
-    def scaled(self, length: float) -> Coordinates:
+    def scaled(self, length: float) -> Self:
         """In another unit of length."""
         return replace(self, turn=length * self.turn, unit=length * self.unit)
 

@@ -135,7 +135,7 @@ def fit_fold_heads(
         begin = to_rows(torch.cat([start.weight, start.bias[:, :, None]], 2))
     metric = None
     if classes > 2 and rows.shape[1] ** 2 <= METRIC_SHARE * rows.shape[0] * classes:
-        metric = Coordinates.of(rows.scaled(rows.summary.rows), decay, 1 / classes)
+        metric = Coordinates.of(rows.scaled(rows.sampled), decay, 1 / classes)
     shrink = 0.5 * decay if classes == 2 else decay
     with threads_for(max(map(len, rows.places)) * rows.shape[1] * folds * classes):
         found = descend(BlockObjective(rows, question), begin, shrink, max_iter, tol, PLAIN_MEMORY, metric)
@@ -174,10 +174,9 @@ def find_contrast(
 ) -> tuple[Contrast, Tensor]:
     """Biased and robust heads, and the sum of the probabilities (C,) that the biased ones give to the labels.
 
-    Ours, not the paper's. A class-balanced head that has not seen a sample relies on the shortcut; its logit depends on
-    the class and on the shortcut at once. A head trained to balance the groups guessed so far depends more on the class.
-    What is left of the first after part of the second is taken away depends on the shortcut: it sorts each class into
-    those it helps and those it hurts. Guess and robust head improve each other; no group label is used anywhere. Without
+    Ours, not the paper's. The logit of a class-balanced head that has not seen a sample depends on the class and on the
+    shortcut at once, that of a head which balances the groups guessed so far more on the class. What is left of the first
+    after part of the second is taken away sorts each class into those that the shortcut helps and those it hurts. Without
     rounds the tie is the biased heads' margin: what they get wrong is a group.
     """
     fit = partial(fit_fold_heads, rows, max_iter=max_iter, tol=tol)

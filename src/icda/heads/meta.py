@@ -168,20 +168,16 @@ class _Fold:
             self.log_prior = torch.cat([self.log_prior, self.log_prior.new_zeros(rest, problem.num_classes)])
         self.head: LinearHead | None = None
 
+    @torch.no_grad()
     def fit(self, outer: MetaVariables, loss: LossSettings, last: bool = False) -> LinearHead:
         """The head at theta's optimum; the next fit starts from here."""
         settings = self.settings
         max_iter, tol = (settings.last_max_iter, settings.last_tol) if last else (settings.max_iter, settings.tol)
-        rounds = 1
-        if self.head is None:  # angles are read off a head, so that the learned strengths come in with the next one
-            self.head, rounds = self._fit_once(outer, loss, max_iter, tol), ROUNDS
-        for _ in range(rounds):
-            self.head = self._fit_once(outer, loss, max_iter, tol)
+        # Angles are read off a head, so that the learned strengths come in with the second one.
+        for _ in range(1 + ROUNDS if self.head is None else 1):
+            self.head = fit_head(self._problem(outer), loss, max_iter, tol, rounds=1, start=self.head)
+        assert self.head is not None
         return self.head
-
-    @torch.no_grad()
-    def _fit_once(self, outer: MetaVariables, loss: LossSettings, max_iter: int, tol: float) -> LinearHead:
-        return fit_head(self._problem(outer), loss, max_iter, tol, rounds=1, start=self.head)
 
     def backward(self, outer: MetaVariables, loss: LossSettings) -> float:
         """Add the outer loss's gradient in theta; returns the loss."""

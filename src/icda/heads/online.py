@@ -1,8 +1,7 @@
 """A linear head that learns from batches as they come, for data that is never in one place."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -21,16 +20,41 @@ BETAS = (0.9, 0.999)
 AVERAGE_POWER = 8  # the average forgets the beginning of the way
 
 
+@dataclass(frozen=True)
+class _StandardSpace:
+    """Heads as they are on centred, scaled features: the same logits, in coordinates that suit one step size."""
+
+    centre: Tensor
+    scale: Tensor  # infinite where a feature does not vary: no step goes there
+
+    @classmethod
+    def of(cls, statistics: ClassStatistics) -> Self:
+        share = (statistics.count / statistics.count.sum()).to(statistics.mean)[:, None]
+        centre = (share * statistics.mean).sum(0)
+        within = statistics.scatter.diagonal(dim1=1, dim2=2) if statistics.kind == "full" else statistics.scatter
+        between = share * (statistics.mean - centre).square()
+        variance = within.sum(0) / float(statistics.count.sum()) + between.sum(0)
+        scale = variance.sqrt()
+        noise = 8 * torch.finfo(scale.dtype).eps * centre.abs()  # what rounding alone can make of a constant
+        return cls(centre, torch.where(scale > noise, scale, torch.inf))
+
+    def gradient(self, raw: Tensor) -> Tensor:
+        to_bias = raw[:, -1:]
+        return torch.cat([(raw[:, :-1] - to_bias * self.centre) / self.scale, to_bias], 1)
+
+    def displacement(self, step: Tensor) -> Tensor:
+        to_weight = step[:, :-1] / self.scale
+        return torch.cat([to_weight, step[:, -1:] - (to_weight @ self.centre)[:, None]], 1)
+
+
 class OnlineHead:
     """Adam on mini-batches, with exact running statistics and a running average of the head.
 
-    Rows of a call are first folded into class counts, means and covariances, and then taken in the order given, `BATCH`
-    at a time. Step t has the rate RATE / sqrt(1 + t / RATE_FALLS_AFTER), in coordinates in which every feature seen so far
-    has mean zero and variance one, so that neither scale nor offset of the data matter. What is learned is the average
-    of the heads so far with weights rising as t^AVERAGE_POWER (Shamir and Zhang, ICML 2013), which needs no end in sight.
-    No random numbers are drawn. The weight decay is 1 / (C * mass of all samples seen), so that one pass over the batches
-    aims at the head that `fit` finds on all of them; a sample seen twice is two samples. RISDA's confusions are those of a
-    logit-adjusted head that learns beside it.
+    Rows of a call are first folded into the statistics, and then taken in the order given, `BATCH` at a time. Step t has
+    the rate RATE / sqrt(1 + t / RATE_FALLS_AFTER), in coordinates in which every feature seen so far has mean zero and
+    variance one. What is learned is the average of the heads so far with weights rising as t^AVERAGE_POWER (Shamir and
+    Zhang, ICML 2013), which needs no end in sight. No random numbers are drawn. The weight decay is 1 / (C * mass of all
+    samples seen), so that one pass over the batches aims at the head that `fit` finds; a sample seen twice is two samples.
 
     >>> torch.manual_seed(0) and None
     >>> head = OnlineHead(2, 1, LossSettings("ce"), C=1.0)
@@ -129,33 +153,6 @@ class OnlineHead:
         rate = RATE / (1 + self.steps / RATE_FALLS_AFTER) ** 0.5
         self.current -= space.displacement(rate * mean / (spread + 1e-8))
         self.average.lerp_(self.current, (AVERAGE_POWER + 1) / (self.steps + AVERAGE_POWER))
-
-
-@dataclass(frozen=True)
-class _StandardSpace:
-    """Heads as they are on centred, scaled features: the same logits, in coordinates that suit one step size."""
-
-    centre: Tensor
-    scale: Tensor  # infinite where a feature does not vary: no step goes there
-
-    @classmethod
-    def of(cls, statistics: ClassStatistics) -> _StandardSpace:
-        share = (statistics.count / statistics.count.sum()).to(statistics.mean)[:, None]
-        centre = (share * statistics.mean).sum(0)
-        within = statistics.scatter.diagonal(dim1=1, dim2=2) if statistics.kind == "full" else statistics.scatter
-        between = share * (statistics.mean - centre).square()
-        variance = within.sum(0) / float(statistics.count.sum()) + between.sum(0)
-        scale = variance.sqrt()
-        noise = 8 * torch.finfo(scale.dtype).eps * centre.abs()  # what rounding alone can make of a constant
-        return cls(centre, torch.where(scale > noise, scale, torch.inf))
-
-    def gradient(self, raw: Tensor) -> Tensor:
-        to_bias = raw[:, -1:]
-        return torch.cat([(raw[:, :-1] - to_bias * self.centre) / self.scale, to_bias], 1)
-
-    def displacement(self, step: Tensor) -> Tensor:
-        to_weight = step[:, :-1] / self.scale
-        return torch.cat([to_weight, step[:, -1:] - (to_weight @ self.centre)[:, None]], 1)
 
 
 def _make_loss(settings: LossSettings, num_classes: int, feature_dim: int) -> AdjustedLoss:

@@ -1,10 +1,8 @@
 """A linear head on fixed features, fitted to all samples at once by L-BFGS."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -37,11 +35,11 @@ class LinearHead:
     value: float = float("nan")
 
     @classmethod
-    def zeros(cls, num_classes: int, width: int, dtype: torch.dtype) -> LinearHead:
+    def zeros(cls, num_classes: int, width: int, dtype: torch.dtype) -> Self:
         return cls(torch.zeros(num_classes, width, dtype=dtype), torch.zeros(num_classes, dtype=dtype))
 
     @classmethod
-    def of(cls, found: Descent, num_classes: int) -> list[LinearHead]:
+    def of(cls, found: Descent, num_classes: int) -> list[Self]:
         """The heads whose parameters L-BFGS found."""
         heads = from_rows(found.parameters, num_classes)
         how = found.iterations, found.converged, found.value if len(heads) == 1 else float("nan")
@@ -54,12 +52,11 @@ class LinearHead:
     def logits(self, features: Rows) -> Tensor:
         return times(features, self.weight).add_(self.bias)
 
-    def unscaled(self, mean: Tensor, scale: Tensor) -> LinearHead:
+    def unscaled(self, mean: Tensor, scale: Tensor) -> Self:
         """The head for features as they come, where this one was fitted to (features - mean) / scale."""
         weight = self.weight.double() / scale.double()
         bias = self.bias.double() - weight @ mean.double()
-        kept = self.iterations, self.converged, self.value
-        return LinearHead(weight.to(self.weight), bias.to(self.bias), *kept)
+        return replace(self, weight=weight.to(self.weight), bias=bias.to(self.bias))
 
 
 Fittable = Problem | BlockProblem  # rows in memory or on disk, or in blocks

@@ -5,10 +5,8 @@ learns it from those rows, off two things: the features, and what heads that hav
 second is what makes few answers suffice: where there is a shortcut, those heads follow it (mathematics 9.6).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -107,7 +105,7 @@ class AttributePrior(NamedTuple):
     table: Tensor
 
     @classmethod
-    def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> AttributePrior:
+    def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> Self:
         """Counted in one pass over the rows."""
         counts = rows.total(count_attributes, reader, rows.num_classes)
         classes = torch.log_softmax(counts.sum(0).log(), 0)
@@ -126,7 +124,7 @@ class ClassLogits:
     unit: float  # what logits are multiplied by
 
     @classmethod
-    def of(cls, rows: BlockRows, decay: float) -> ClassLogits:
+    def of(cls, rows: BlockRows, decay: float) -> Self:
         heads = fit_fold_heads(rows, decay, balanced=False)
         squares = max(float(rows.total(sum_squares, heads)), 1e-12)
         return cls(heads, CLASS_SHARE * (rows.shape[1] * rows.shape[0] * rows.num_classes / squares) ** 0.5)

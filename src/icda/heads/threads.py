@@ -1,8 +1,7 @@
 """How many threads a fit is worth: small products are slower on two threads than on one.
 
-A fit calls hundreds of operations on a few thousand numbers each. Handing these to several threads costs more than it
-saves, and much more where another process has the other core: every operation then waits for a thread that is not running.
-The same goes for L-BFGS itself: the threads of scipy's BLAS go on turning after each of its short sums, and torch waits.
+Handing hundreds of short operations to several threads costs more than it saves, and much more where another process has
+the other core. The same goes for L-BFGS: the threads of scipy's BLAS go on turning after each of its short sums.
 """
 
 from collections.abc import Iterator

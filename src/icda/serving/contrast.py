@@ -1,14 +1,11 @@
 """Two lots of samples of a class, the usual ones and those that a plain model fails on: what makes a shortcut plain."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -16,10 +13,8 @@ from PIL import Image
 from icda.auditing.page import Show, show_images, show_texts
 from icda.data.embedding import Samples
 from icda.data.images import UnreadableImageError, open_rgb
-
-if TYPE_CHECKING:
-    from icda.serving.fit_data import FitData
-    from icda.serving.fitting import Fitted
+from icda.serving.fit_data import FitData
+from icda.serving.fitting import Fitted
 
 FEWEST = 2  # samples of a lot
 MOST = 20_000  # of a lot that columns are compared by

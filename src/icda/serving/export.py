@@ -37,8 +37,7 @@ class FromBytes(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         values = torch.addcmul(self.shift, images.float(), self.scale).permute(0, 3, 1, 2)  # type: ignore[arg-type]
-        logits: Tensor = self.inner(values)
-        return logits
+        return self.inner(values)
 
 
 class PooledText(nn.Module):
@@ -51,8 +50,7 @@ class PooledText(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         tokens = {"input_ids": input_ids, "attention_mask": attention_mask}
         means = mean_of_tokens("the encoder", tokens, lambda *_: self.network(**tokens))
-        logits: Tensor = self.head(nn.functional.normalize(means) if self.normalise else means)
-        return logits
+        return self.head(nn.functional.normalize(means) if self.normalise else means)
 
 
 class Answering(nn.Module):

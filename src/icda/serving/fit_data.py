@@ -1,13 +1,11 @@
 """What `icda fit` is given: features with labels, made from images or texts where they are not there yet."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -63,11 +61,11 @@ class FitData:
         return len(self.features)
 
     @cached_property
-    def training(self) -> FitData:
+    def training(self) -> Self:
         """Without the rows of the test split."""
         return self if self.test is None else self.only(np.flatnonzero(~self.test))
 
-    def only(self, rows: np.ndarray) -> FitData:
+    def only(self, rows: np.ndarray) -> Self:
         """Some of the rows, with no split among them."""
         return replace(
             self,

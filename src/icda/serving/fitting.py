@@ -18,10 +18,10 @@ from icda.data.missing import is_missing
 from icda.data.own.table import crossed_groups
 from icda.errors import ExistingFileError, InputError
 from icda.heads.blocks import BlockRows
-from icda.results.claims import OWNER, claimed, renewed, settle
+from icda.results.claims import OWNER, claimed, settle
 from icda.results.files import write_page
 from icda.serving.fit_data import EMBEDDED, FitData
-from icda.serving.folder import PAGE, WRITTEN
+from icda.serving.folder import PAGE
 from icda.serving.head import HeadModel
 from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_named
 from icda.serving.model import Model
@@ -114,16 +114,13 @@ def check_out(folder: Path, overwrite: bool, allowed: Collection[str] = ()) -> N
             )
 
 
-def write_fitted(fitted: Fitted, folder: Path, page: str, beside: Callable[[Path], None] | None = None) -> None:
-    """The model folder, in the place of an earlier one; `beside` writes more files into the folder that it is given."""
-    with renewed(folder, WRITTEN) as aside:
-        fitted.audit.to_csv(aside / "audit.csv")
-        fitted.audit.to_json(aside / "audit.json")
-        write_page(aside / PAGE, page)
-        if isinstance(fitted.model, HeadModel):  # a network has its checkpoint there
-            fitted.model.write(aside)
-        if beside is not None:
-            beside(aside)
+def write_fitted(fitted: Fitted, folder: Path, page: str) -> None:
+    """Into a folder that will take the place of an earlier one (`renewed`)."""
+    fitted.audit.to_csv(folder / "audit.csv")
+    fitted.audit.to_json(folder / "audit.json")
+    write_page(folder / PAGE, page)
+    if isinstance(fitted.model, HeadModel):  # a network has its checkpoint there
+        fitted.model.write(folder)
 
 
 def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:

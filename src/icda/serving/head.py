@@ -84,8 +84,7 @@ class HeadModel(Model):
 
 def linear_logits(features: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
     """As the estimators compute them, to the bit."""
-    logits: np.ndarray = features @ coef.T.astype(features.dtype) + intercept.astype(features.dtype)
-    return logits
+    return features @ coef.T.astype(features.dtype) + intercept.astype(features.dtype)
 
 
 def load_head(folder: Path, allow_hub: bool = False) -> HeadModel:

@@ -1,7 +1,5 @@
 """`icda eval MODEL --data NEW`: a model judged on all of somebody's labelled samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,13 +1,11 @@
 """What `icda.load` gives: a model that is asked for classes, probabilities and features, and what it reads."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Self, get_type_hints
 
 import numpy as np
 import torch
@@ -58,7 +56,7 @@ class Reads:
         return known | {"table": None if self.table is None else [asdict(one) for one in self.table]}
 
     @classmethod
-    def from_dict(cls, values: object, origin: str) -> Reads:
+    def from_dict(cls, values: object, origin: str) -> Self:
         """Checked: the values may come from a stranger's file."""
         given: dict[str, Any] = dict(values) if isinstance(values, Mapping) else {}
         if given.get("kind") not in KINDS:
@@ -122,6 +120,19 @@ CHUNK = 512  # samples read and encoded at once
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
 
 
+@dataclass(frozen=True)
+class Answers:
+    """What a model says of samples: `features` (n, A) and `logits` (n, C) of those that are `kept` (N,).
+
+    `points_to` (n,) is the number of the class that the shortcut alone would suggest, for a model treated against one.
+    """
+
+    features: np.ndarray
+    logits: np.ndarray
+    kept: np.ndarray
+    points_to: np.ndarray | None = None
+
+
 class Model(ABC):
     """A classifier that somebody trained, with the preprocessing it was trained with.
 
@@ -170,19 +181,6 @@ class Model(ABC):
     def _ask(self, X: Any, part: str) -> np.ndarray:
         inputs = check_features(X, self.reads) if is_features(X) else as_samples(X, self.reads)
         return np.concatenate([getattr(answers, part) for _, answers in self.answers(inputs)])
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a model says of samples: `features` (n, A) and `logits` (n, C) of those that are `kept` (N,).
-
-    `points_to` (n,) is the number of the class that the shortcut alone would suggest, for a model treated against one.
-    """
-
-    features: np.ndarray
-    logits: np.ndarray
-    kept: np.ndarray
-    points_to: np.ndarray | None = None
 
 
 def probabilities_of(logits: np.ndarray) -> np.ndarray:
@@ -261,17 +259,15 @@ def as_samples(X: Any, reads: Reads) -> Samples:
 def load(path: str | PathLike[str], *, allow_hub: bool = False) -> Model:
     """The model that `icda fit` or `icda train` left in a folder, ready to be asked.
 
-    Its `predict`, `predict_proba` and `embed` take a list of image paths or texts, or features (N, A), as the model
-    reads; `classes` are the names of the classes. Nothing in the folder can run code: `icda fit` writes JSON and
-    safetensors, and the checkpoint of a run is read as plain tensors. An encoder or network that the folder names by a
-    hub (hf:, timm:) must be on this machine, unless `allow_hub` lets it be fetched.
+    Nothing in the folder can run code: `icda fit` writes JSON and safetensors, and the checkpoint of a run is read as plain
+    tensors.
 
     Args:
         path: The folder.
-        allow_hub: Whether an encoder or network may be fetched.
+        allow_hub: Whether an encoder or network that the folder names by a hub (hf:, timm:) may be fetched.
 
     Returns:
-        The model.
+        The model: its `predict`, `predict_proba` and `embed` take a list of image paths or texts, or features (N, A).
     """
     if not isinstance(path, str | PathLike):
         raise InputTypeError(f"load expects the path of a model's folder, got {path!r}.")

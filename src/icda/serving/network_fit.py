@@ -86,8 +86,7 @@ def fit_network(
     if model.method.answers_later and not has_reader:
         done += f" {UNDONE}"
     trial = Trial(before, after, len(split), words, are_known)
-    fitted = Fitted(model, found, trial, chosen, done, data, spent, plain=PLAIN, has_shortcut_reader=has_reader)
-    return replace(fitted, groups=groups)
+    return Fitted(model, found, trial, chosen, done, data, spent, None, None, PLAIN, has_reader, groups)
 
 
 def _test_rows(config: TrainConfig, samples: int) -> np.ndarray:
@@ -109,11 +108,9 @@ def _test_groups(data: FitData, found: Audit, are_known: bool) -> list[str] | No
     if found.treatment.name != "shortcut_prior":
         return None
     X = data.training.features
-    moments = weighted_moments(X, np.ones(len(X), X.dtype))
-    mean, scale = (torch.from_numpy(part) for part in moments)
+    mean, scale = map(torch.from_numpy, weighted_moments(X, np.ones(len(X), X.dtype)))
     reader = shortcut_reader(found.assessment, mean, scale, len(found.class_names), X.dtype)
-    towards = reader.answers(data.features)
-    return points_in_words(data.labels, towards, found.class_names)
+    return points_in_words(data.labels, reader.answers(data.features), found.class_names)
 
 
 def _judged(folder: Path, groups: list[str] | None) -> tuple[Outcome, Split]:
@@ -122,6 +119,5 @@ def _judged(folder: Path, groups: list[str] | None) -> tuple[Outcome, Split]:
     split = task.test
     logits = predict_split(method, networks, split, make_accelerator("no"))
     names = np.array(task.class_names, dtype=object)
-    rows = split.rows.tolist()
-    own = None if groups is None else [groups[row] for row in rows]
+    own = None if groups is None else [groups[row] for row in split.rows.tolist()]
     return judge(names[logits.argmax(1).numpy()], names[split.targets.numpy()], own), split
