@@ -148,23 +148,27 @@ def test_without_operations_images_come_back_and_an_empty_batch_is_allowed():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("make", "message"),
     [
-        ({"num_ops": -1}, "num_ops is how many operations .* got -1"),
-        ({"num_ops": 1.5}, "got 1.5"),
-        ({"magnitude": 31}, r"magnitude lies in \[0, 30\], got 31"),
-        ({"magnitude": math.nan}, "got nan"),
+        (lambda: RandAugment(num_ops=-1), "num_ops is how many operations .* got -1"),
+        (lambda: RandAugment(num_ops=1.5), "got 1.5"),
+        (lambda: RandAugment(magnitude=31), r"magnitude lies in \[0, 30\], got 31"),
+        (lambda: RandAugment(magnitude=math.nan), "got nan"),
+        *(
+            (lambda wrong=wrong: RandAugment()(wrong, torch.Generator()), r"uint8 \(N, H, W, 1 or 3\), got")
+            for wrong in (noise().float(), noise()[0], noise(channels=2))
+        ),
+        *(
+            (lambda wrong=wrong: check_padding(wrong, (8, 9)), f"crop_padding {wrong} cannot be .* take 0 to 7")
+            for wrong in (-1, 8)
+        ),
+        (lambda: Normaliser((0.5,), (0.0,)), "std above 0"),
     ],
 )
-def test_bad_options_are_refused(options, message):
+def test_options_and_images_that_cannot_be_are_refused(make, message):
+    check_padding(7, (8, 9))
     with pytest.raises(ValueError, match=message):
-        RandAugment(**options)
-
-
-@pytest.mark.parametrize("images", [noise().float(), noise()[0], noise(channels=2)], ids=["float", "one", "channels"])
-def test_wrong_images_are_refused(images):
-    with pytest.raises(ValueError, match=r"uint8 \(N, H, W, 1 or 3\), got"):
-        RandAugment()(images, torch.Generator())
+        make()
 
 
 def _one_by_one(images, rows, seed, padding, flip):
@@ -205,15 +209,3 @@ def test_normalising_is_what_its_formula_says():
     expected = (images.double() / 255 - torch.tensor(mean).double()) / torch.tensor(std).double()
     found = Normaliser(mean, std)(images)
     torch.testing.assert_close(found.double(), expected.permute(0, 3, 1, 2), rtol=1e-5, atol=1e-6)
-
-
-def test_a_padding_that_cannot_be_reflected_is_refused():
-    check_padding(7, (8, 9))
-    for padding in (-1, 8):
-        with pytest.raises(ValueError, match=f"crop_padding {padding} cannot be reflected .* take 0 to 7"):
-            check_padding(padding, (8, 9))
-
-
-def test_a_zero_standard_deviation_is_refused():
-    with pytest.raises(ValueError, match="std above 0"):
-        Normaliser((0.5,), (0.0,))

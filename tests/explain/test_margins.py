@@ -94,17 +94,13 @@ def test_a_sample_is_as_far_as_its_nearest_boundary():
     assert sample_distances(torch.tensor([[2.0, 2.0, -2.0]]), torch.tensor([0]), twins).item() == 2.0
 
 
-def test_methods_without_strengths_are_read_by_angles(coloured):
+def test_methods_without_strengths_are_read_by_angles_and_icda_with_its_own_option(coloured):
     task, networks, _ = coloured
     method = create_method("cross_entropy", Setup.of(task, networks[0], 1))
     seen = run_pass(method, networks, task.train)
     found, wanted = sample_strengths(method, seen), direct_strength(seen.features, seen.targets, seen.weight)
     assert torch.equal(found.per_class, wanted.per_class)
     assert torch.equal(found.per_sample, wanted.per_sample)
-
-
-def test_icda_is_read_with_its_own_option(coloured):
-    task, networks, _ = coloured
     method = create_method("icda", Setup.of(task, networks[0], 1), {"sample_strength": "mean"})
     found = sample_strengths(method, run_pass(method, networks, task.train))
     torch.testing.assert_close(found.per_sample, found.per_class.sum(1) / (task.num_classes - 1))

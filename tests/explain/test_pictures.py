@@ -37,23 +37,17 @@ def test_the_picture_of_a_sample_is_the_bytes_it_was_made_of(channels):
         assert np.array_equal(decode(found["picture"]), wanted[:, :, 0] if channels == 1 else wanted)
 
 
-def test_pixels_and_inputs_are_inverse():
+def test_pixels_and_inputs_are_inverse_and_an_unknown_source_is_stretched_from_darkest_to_brightest():
     normaliser, pixels = Normaliser((0.1, 0.2, 0.3), (0.5, 0.6, 0.7)), torch.rand(2, 3, 4, 4)
     torch.testing.assert_close(to_pixels(to_inputs(pixels, normaliser), normaliser), pixels)
-
-
-def test_an_unknown_source_is_stretched_between_its_darkest_and_brightest_value():
     found = to_pixels(torch.tensor([[[[-3.0, 1.0], [5.0, 1.0]]]]), None)
     assert found.flatten().tolist() == [0.0, 0.5, 1.0, 0.5]
 
 
-def test_a_large_picture_becomes_a_small_file():
+def test_a_large_picture_becomes_a_small_file_and_two_channels_are_shown_as_red_and_green():
     uri = data_uri(torch.rand(3, 300, 200))
     assert uri.startswith("data:image/webp")
     assert decode(uri).shape == (96, 64, 3)
-
-
-def test_two_channels_are_shown_as_red_and_green():
     found = decode(data_uri(torch.tensor([1.0, 0.5])[:, None, None].expand(2, 3, 3)))
     assert found[0, 0].tolist() == [255, 128, 0]
 

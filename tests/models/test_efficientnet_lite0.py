@@ -95,18 +95,12 @@ def _own_images(size=64):
     return images, Normaliser((0.5,) * 3, (0.25,) * 3)(images)
 
 
-def test_features_of_the_frozen_model_are_those_of_the_encoder():
+def test_the_frozen_model_has_the_features_of_the_encoder_and_only_its_head_is_trained(encoder):
     images, pixels = _own_images()
-    model = create_model("efficientnet_lite0_frozen", 3, (3, 64, 64))
-    encoder = create_encoder("efficientnet_lite0", "image", 64)
-    assert isinstance(encoder, ImageEncoder)
-    torch.testing.assert_close(model(pixels).features, encoder.encode(images), rtol=1e-4, atol=1e-4)
-
-
-def test_of_the_frozen_model_only_the_head_is_trained():
     model = create_model("efficientnet_lite0_frozen", 3, (3, 64, 64)).requires_grad_(True).train()
     before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
-    model(_own_images()[1]).logits.square().sum().backward()
+    torch.testing.assert_close(model(pixels).features, encoder.encode(images), rtol=1e-4, atol=1e-4)
+    model(pixels).logits.square().sum().backward()
     assert [name for name, value in model.named_parameters() if value.grad is not None] == ["head.weight", "head.bias"]
     assert not any(module.training for module in model.encoder.children())
     assert all(torch.equal(value, before[name]) for name, value in model.encoder.state_dict().items())

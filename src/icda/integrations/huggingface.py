@@ -25,7 +25,7 @@ STATE_FILE = "icda_loss.pt"
 _PRIOR_NAMES = ("attributes", "log_prior")  # columns that the loss reads and the model does not
 
 
-class TrainerLoss:
+class TrainerLoss(_transformers.TrainerCallback):
     """A loss of icda for the Trainer you have: `Trainer(compute_loss_func=f, callbacks=[f.callback()], ...)`.
 
     While the model trains it is the given loss at `progress`; while it is evaluated, plain cross entropy. Both are
@@ -65,6 +65,7 @@ class TrainerLoss:
         self.criterion: AdjustedLoss | None = loss if isinstance(loss, AdjustedLoss) else None
         self.progress = 1.0
         self.prior: dict[str, Tensor] = {}  # `attributes` or `log_prior` of the next batch
+        self.resume_from: Path | None = None
         self._device: torch.device | None = None
         self._saved: dict[str, Any] | None = None
 
@@ -86,9 +87,25 @@ class TrainerLoss:
         self.prior = {}
         return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
 
-    def callback(self) -> LossCallback:
+    def callback(self) -> TrainerLoss:
         """For `Trainer(callbacks=[...])`: sets the progress, and keeps the statistics in the checkpoints."""
-        return LossCallback(self)
+        return self
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if model is not None:
+            self.follow(model)
+        folder = self.resume_from or (_checkpoint_folder(args, state) if state.global_step > 0 else None)
+        if folder is not None:
+            self.load(folder / STATE_FILE)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.progress = min(1.0, state.global_step / state.max_steps)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        # A search over hyper-parameters keeps its trials' checkpoints elsewhere and never resumes them.
+        criterion = None if state.is_hyper_param_search else self.criterion
+        if args.should_save and criterion is not None:
+            torch.save(criterion.state_dict(), _checkpoint_folder(args, state) / STATE_FILE)
 
     def follow(self, model: nn.Module) -> None:
         """Tap another model from now on; `Trainer(model_init=...)` makes a new one for each training."""
@@ -132,30 +149,6 @@ class TrainerLoss:
 compute_loss_func = TrainerLoss  # by the name of the argument that Trainer takes it under
 
 
-class LossCallback(_transformers.TrainerCallback):
-    """Progress from the trainer's state; statistics beside the trainer's checkpoints."""
-
-    def __init__(self, loss: TrainerLoss) -> None:
-        self.loss = loss
-        self.resume_from: Path | None = None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        if model is not None:
-            self.loss.follow(model)
-        folder = self.resume_from or (_checkpoint_folder(args, state) if state.global_step > 0 else None)
-        if folder is not None:
-            self.loss.load(folder / STATE_FILE)
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.loss.progress = min(1.0, state.global_step / state.max_steps)
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        # A search over hyper-parameters keeps its trials' checkpoints elsewhere and never resumes them.
-        criterion = None if state.is_hyper_param_search else self.loss.criterion
-        if args.should_save and criterion is not None:
-            torch.save(criterion.state_dict(), _checkpoint_folder(args, state) / STATE_FILE)
-
-
 class RobustTrainer(_transformers.Trainer):
     """`transformers.Trainer` with a loss of icda: features, head, class counts and progress are found for you.
 
@@ -185,8 +178,7 @@ class RobustTrainer(_transformers.Trainer):
         _check_settings(self)
         counts = partial(count_labels, self.train_dataset) if class_counts is None else class_counts
         self.compute_loss_func = TrainerLoss(self.model, loss, head=head, class_counts=counts, **(loss_options or {}))
-        self._loss_callback = self.compute_loss_func.callback()
-        self.add_callback(self._loss_callback)
+        self.add_callback(self.compute_loss_func)
 
     @property
     def criterion(self) -> AdjustedLoss | None:
@@ -209,7 +201,7 @@ class RobustTrainer(_transformers.Trainer):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = _transformers.trainer_utils.get_last_checkpoint(self.args.output_dir) or True
         named = isinstance(resume_from_checkpoint, (str, Path))
-        self._loss_callback.resume_from = Path(str(resume_from_checkpoint)) if named else None
+        self.compute_loss_func.resume_from = Path(str(resume_from_checkpoint)) if named else None
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
 

@@ -27,7 +27,7 @@ LONG_TAILED = {
 WRONG = {"cifar10_uniform_40": 0.36, "cifar10_uniform_60": 0.54, "cifar10_flip_20": 0.2, "cifar10_flip_40": 0.4}
 
 
-def test_cifar10_is_whole_and_in_its_original_order(real_data):
+def test_cifar10_is_whole_in_its_original_order_and_normalised_by_the_figures_of_the_literature(real_data):
     task = create_task("cifar10", root=real_data)
     assert task.name == "cifar10"
     assert task.class_counts.tolist() == [5000] * 10
@@ -35,16 +35,17 @@ def test_cifar10_is_whole_and_in_its_original_order(real_data):
     assert task.train.targets[:10].tolist() == [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
     assert task.test.targets[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
     assert (task.validation, task.metadata, task.default_model) == (None, None, "resnet32")
-
-
-def test_pixels_are_normalised_by_the_figures_of_the_literature(real_data):
-    task = create_task("cifar10", root=real_data)
     first = task.train.batch(torch.tensor([0])).inputs[0, :, 0, 0]
     expected = [(59 - 125.3) / 63.0, (62 - 123.0) / 62.1, (63 - 113.9) / 66.7]  # the famous frog's corner
     assert first.tolist() == pytest.approx(expected, abs=1e-5)
     some = task.train.batch(torch.arange(0, 50_000, 10)).inputs
     assert some.mean((0, 2, 3)).tolist() == pytest.approx([0, 0, 0], abs=0.02)
     assert some.std((0, 2, 3)).tolist() == pytest.approx([1, 1, 1], abs=0.02)
+    positions = torch.arange(16)
+    for split, changes in ((task.train, True), (task.test, False)):  # training images alone are augmented
+        plain = split.batch(positions).inputs
+        random = split.batch(positions, torch.Generator().manual_seed(0)).inputs
+        assert torch.equal(plain, random) is not changes
 
 
 @pytest.mark.parametrize("name", LONG_TAILED)
@@ -71,15 +72,6 @@ def test_noisy_sets_keep_a_thousand_clean_images_and_corrupt_the_rest(real_data,
     assert torch.equal(task.train.clean_targets, clean.train.targets[task.train.rows])
     wrong = (task.train.targets != task.train.clean_targets).double().mean().item()
     assert wrong == pytest.approx(WRONG[name], abs=0.01)
-
-
-def test_training_images_are_augmented_and_test_images_are_not(real_data):
-    task = create_task("cifar10", root=real_data)
-    positions = torch.arange(16)
-    for split, changes in ((task.train, True), (task.test, False)):
-        plain = split.batch(positions).inputs
-        random = split.batch(positions, torch.Generator().manual_seed(0)).inputs
-        assert torch.equal(plain, random) is not changes
 
 
 @pytest.mark.parametrize("name", ["cifar10_lt_100", "cifar10_flip_40", "cifar10_small", "cmnist"])

@@ -33,16 +33,13 @@ def test_the_official_split_and_its_groups(name, real_data):
     assert torch.equal(batch.groups // 2, batch.targets)
 
 
-def test_both_forms_show_the_same_birds_in_the_same_order(real_data):
+def test_both_forms_show_the_same_birds_in_the_same_order_and_standardise_the_training_images(real_data):
     features, images = (create_task(name, root=real_data) for name in ("waterbirds", "waterbirds_64px"))
     for split, other in zip(features.splits().values(), images.splits().values(), strict=True):
         assert torch.equal(split.rows, other.rows)
         assert torch.equal(split.targets, other.targets)
         assert torch.equal(split.groups, other.groups)
-
-
-def test_mean_and_std_are_those_of_the_training_images(real_data):
-    train = create_task("waterbirds_64px", root=real_data).train
+    train = images.train
     pixels = train.source.images[train.rows[::7]].float() / 255
     assert pixels.mean((0, 1, 2)).tolist() == pytest.approx(MEAN, abs=0.01)
     assert pixels.std((0, 1, 2)).tolist() == pytest.approx(STD, abs=0.01)
