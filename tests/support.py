@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import os
 import sys
 from typing import Any
 
@@ -163,6 +164,12 @@ def train_until(config, steps):
         patch.setattr(Trainer, "_step", step)
         with pytest.raises(KeyboardInterrupt):
             train(config)
+
+
+def act_as(rank):
+    """What torchrun tells a process of two; the address is asked for, not used: there is a process group already."""
+    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 
 
 def assert_same(one, other, where=""):

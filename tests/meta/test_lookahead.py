@@ -39,6 +39,11 @@ def setup(model):
     return Setup(CLASSES, model.feature_dim, torch.tensor([40, 20, 10, 5]), epochs=1, num_samples=75)
 
 
+def weighted(weights, targets):
+    """An inner loss with a weight for each sample."""
+    return lambda logits, weight: (weights * F.cross_entropy(logits, targets, reduction="none")).mean()
+
+
 def close(found, wanted, tolerance):
     if found.dim() == 3 and found.shape[1] == found.shape[2]:  # a covariance: P reads its symmetric part alone
         found, wanted = found + found.mT, wanted + wanted.mT
@@ -100,14 +105,12 @@ def test_full_look_ahead_draws_the_same_dropout_masks_again(way):
     forward = Forward.of(model.train(), data.inputs, record)
     weights = torch.randn(12, dtype=torch.float64).requires_grad_()
 
-    def weighted(logits, weight):
-        return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
-
+    inner = weighted(weights, data.targets)
     # The metadata pass draws masks of its own: fix them so that both ways see the same.
     torch.manual_seed(7)
-    found = look_ahead(model, forward, weighted, [weights], metadata.inputs, metadata.targets, RATE, mode)
+    found = look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE, mode)
     torch.manual_seed(7)
-    wanted = meta_gradients(model, data, metadata, weighted, [weights], RATE, forward.random_state[0])
+    wanted = meta_gradients(model, data, metadata, inner, [weights], RATE, forward.random_state[0])
     close(found.gradients[0], wanted[0], tolerance)
 
 
@@ -204,9 +207,7 @@ def test_buffers_parameters_and_random_state_are_left_as_they_were(mode):
     random_state = torch.get_rng_state()
     weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
 
-    def inner(logits, weight):
-        return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
-
+    inner = weighted(weights, data.targets)
     look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE, mode)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
@@ -221,9 +222,7 @@ def test_the_shared_forward_pass_still_serves_the_real_step(way):
     reference = {name: value.clone() for name, value in model.state_dict().items()}
     weights = torch.ones(12, dtype=torch.float64, requires_grad=True)
 
-    def inner(logits, weight):
-        return (weights * F.cross_entropy(logits, data.targets, reduction="none")).mean()
-
+    inner = weighted(weights, data.targets)
     forward = Forward.of(model, data.inputs, record)
     look_ahead(model, forward, inner, [weights], metadata.inputs, metadata.targets, RATE, mode)
     F.cross_entropy(forward.output.logits, data.targets).backward()

@@ -151,21 +151,26 @@ def test_an_annotation_that_cannot_be_read_rules_nothing_out(register_method):
     assert isinstance(create_method(register_method("foreign", Foreign), SETUP, {"teacher": 3}), Foreign)
 
 
-@pytest.mark.parametrize(
-    ("name", "full"),
-    [
-        *(
-            ("CE", "cross_entropy"),
-            ("LA", "logit_adjustment"),
-            ("logit-adjustment", "logit_adjustment"),
-            ("Icda", "icda"),
-        ),
-        *(("bilateral-branch-network", "bbn"), ("deep_coral", "coral"), ("GroupDRO", "group_dro")),
-        *(("learning_from_failure", "lff"), ("mentornet_pd", "self_paced"), ("mwn", "meta_weight_net")),
-        *(("post-hoc-la", "post_hoc_logit_adjustment"), ("RandAugment", "rand_aug"), ("upweighting", "uw")),
-        *(("v-rex", "v_rex"), ("vrex", "v_rex")),
-    ],
-)
+ALIASES = {
+    "CE": "cross_entropy",
+    "Icda": "icda",
+    "LA": "logit_adjustment",
+    "logit-adjustment": "logit_adjustment",
+    "post-hoc-la": "post_hoc_logit_adjustment",
+    "bilateral-branch-network": "bbn",
+    "deep_coral": "coral",
+    "GroupDRO": "group_dro",
+    "learning_from_failure": "lff",
+    "mentornet_pd": "self_paced",
+    "mwn": "meta_weight_net",
+    "RandAugment": "rand_aug",
+    "upweighting": "uw",
+    "v-rex": "v_rex",
+    "vrex": "v_rex",
+}
+
+
+@pytest.mark.parametrize(("name", "full"), ALIASES.items())
 def test_aliases_case_and_hyphens_lead_to_the_full_name(name, full):
     assert resolve_method(name) == full
 

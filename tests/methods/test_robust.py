@@ -22,7 +22,7 @@ from icda.models.base import FeatureClassifier
 from icda.results import RunResult
 from icda.training import TrainConfig, train
 from icda.training.checkpoint import load_checkpoint
-from support import make_context
+from support import act_as, make_context
 
 SETUP = Setup(3, 5, torch.tensor([4, 4, 4]), epochs=4, num_samples=12, seed=3)
 TARGETS = torch.arange(12) % 3
@@ -249,9 +249,7 @@ def test_so_does_one_killed_among_the_networks_that_are_trained_again(assert_res
 
 
 def train_on_rank(rank):
-    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
-    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}  # asked for, not used: there is a process group
+    act_as(rank)
     for treatment in ("labels", "prior"):
         train(ranked(Path(os.environ["RANKED_FOLDER"]) / treatment, treatment))
     robust.REPEATED = robust.EASILY_READ = 2.0  # the soft form, in a process that ends here

@@ -1,12 +1,8 @@
 """icda.train on torch Datasets, dicts, tensors: the user's own network, trained, and nothing left behind."""
 
 import copy
-import os
 import random
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +14,7 @@ from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, Te
 import icda
 from icda.data import dataset_task
 from icda.models import FeatureClassifier
+from support import act_as
 
 CLASSES, SIZE = 3, 90
 
@@ -307,28 +304,22 @@ def test_a_training_that_ends_in_an_error_leaves_the_network_whole():
     assert isinstance(net.answer, nn.Linear)
 
 
-def train_small(folder):
+def train_small():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, CLASSES))
     icda.train(model=net, train=Drawn(targets=True), validation=table(1)[:2], epochs=2, batch_size=30)
-    torch.save(net.state_dict(), folder / f"rank{os.environ.get('RANK', 'less')}.pt")
+    return dict(net.state_dict())
 
 
-def test_two_ranks_train_as_one_process_does(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, __file__, str(tmp_path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    train_small(tmp_path)
-    wanted = torch.load(tmp_path / "rankless.pt")
-    for rank in (0, 1):
-        for name, value in torch.load(tmp_path / f"rank{rank}.pt").items():
-            torch.testing.assert_close(value, wanted[name], rtol=0, atol=1e-6)
+def train_on_rank(rank):
+    act_as(rank)
+    return train_small()
+
+
+def test_two_ranks_train_as_one_process_does(run_on_ranks):
+    wanted = train_small()
+    for found in run_on_ranks(train_on_rank):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
 
 
 class Softmax(Net):
@@ -379,7 +370,3 @@ class Stream(IterableDataset[Any]):
 def test_what_cannot_be_trained_on_is_said_in_a_sentence(settings, message):
     with pytest.raises(icda.errors.IcdaError, match=message):
         icda.train(**{"model": make_net(), **settings})
-
-
-if __name__ == "__main__":
-    train_small(Path(sys.argv[1]))

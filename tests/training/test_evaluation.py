@@ -21,10 +21,6 @@ from icda.training.run import make_accelerator
 COUNT = 2 * EVALUATION_BATCH + 3
 
 
-class Plain(Method):
-    pass
-
-
 @pytest.fixture
 def task():
     features, targets = torch.randn(COUNT, 4), torch.arange(COUNT) % 3
@@ -39,7 +35,7 @@ def model():
 
 
 def test_predictions_come_in_the_order_of_the_split_and_without_dropout(task, model):
-    logits = predict_split(Plain(), [model], task.test, make_accelerator("no"))
+    logits = predict_split(Method(), [model], task.test, make_accelerator("no"))
     with evaluating(model), torch.no_grad():
         expected = model(task.test.source.fetch(task.test.rows)).logits
     torch.testing.assert_close(logits, expected)
@@ -49,7 +45,7 @@ def test_evaluation_leaves_modes_buffers_and_gradients_as_they_were(task, model)
     model.train()
     model.encoder[1].eval()  # a frozen layer inside a training model
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    predict_split(Plain(), [model], task.test, make_accelerator("no"))
+    predict_split(Method(), [model], task.test, make_accelerator("no"))
     assert model.training
     assert model.encoder[0].training
     assert not model.encoder[1].training
@@ -80,8 +76,8 @@ def test_overlapping_groups_of_a_split_are_what_it_is_judged_on(task, model):
     overlapping = replace(
         task, test=replace(task.test, memberships=memberships), membership_names=("even", "first", "nobody")
     )
-    metrics, logits = evaluate_split(Plain(), [model], overlapping, overlapping.test, make_accelerator("no"))
-    plain, _ = evaluate_split(Plain(), [model], task, task.test, make_accelerator("no"))
+    metrics, logits = evaluate_split(Method(), [model], overlapping, overlapping.test, make_accelerator("no"))
+    plain, _ = evaluate_split(Method(), [model], task, task.test, make_accelerator("no"))
     correct = logits.argmax(1) == task.test.targets
     assert metrics["per_group_accuracy"] == {
         "even": pytest.approx(correct[::2].double().mean().item()),

@@ -117,18 +117,6 @@ def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config):
     assert [outcomes[number].result for number in (0, 2, 3)] == [{"seed": 0}, {"seed": 2}, {"seed": 3}]
 
 
-def test_a_damaged_result_is_named_and_its_cell_is_made_again(config, tmp_path):
-    other = replace(config, seed=1, out=config.out + "other")
-    first = {number: outcome.result for number, outcome in run_cells([config, other], 1)}
-    path = config.folder() / "result.json"
-    path.write_text(path.read_text()[:-20])
-    with pytest.warns(UserWarning, match=r"cell/result\.json is not JSON .* made again"):
-        again = dict(run_cells([config, other], 1))
-    for number, result in first.items():
-        found = again[number].result
-        assert found["metrics"] == result["metrics"]
-
-
 def test_a_finished_cell_whose_page_is_missing_gets_it(config):
     first = run_cell(config)
     (config.folder() / "report.html").unlink()

@@ -102,12 +102,6 @@ def test_ranks_add_up_to_one_tally():
     assert Tally().reduced(accelerator).sums == {}
 
 
-def test_a_zeroed_tally_counts_the_same_things_from_nothing():
-    tally = Tally({"loss": 3.0, "samples": 4})
-    assert tally.zeroed().sums == {"loss": 0, "samples": 0}
-    assert tally.sums == {"loss": 3.0, "samples": 4}
-
-
 def test_a_position_survives_the_way_through_a_checkpoint():
     position = Position(stage=1, epoch=4, batch=2, iteration=22)
     position.tally.add(result(0.5, [1]), torch.tensor([1]))

@@ -24,25 +24,19 @@ FEWEST = 2  # samples a network learns from in one step: BatchNorm cannot normal
 
 
 class HeldOut(NamedTuple):
-    """What networks say of the training samples, on the CPU.
+    """What networks say of the training samples, on the CPU; the last three where a method asks for them.
 
-    `logits` (N, C) are those of the network that has not learned from the sample, `targets` (N,) the samples' own labels,
-    `agreement` how often two of the networks give a sample the same answer, whether they have learned from it or not.
-    `unflipped` (N, C) are held-out logits of networks that learned the labels as they are, where there were any. Where
-    networks were trained several times over, these are means over the repeats, and `last` (N, C) is what the networks said
-    that were trained last. `running` (N, C) are logarithms of held-out probabilities averaged over epochs, and `read` is
-    how well labels are read within the answers off features that never saw a label, with its standard error, and how well
-    elsewhere; `mark` are the fields of a `marks.Mark`. All three where a method asks for them.
+    Where networks were trained several times over, logits are means over the repeats.
     """
 
-    logits: Tensor
-    targets: Tensor
-    agreement: float
-    unflipped: Tensor | None = None
-    last: Tensor | None = None
-    running: Tensor | None = None
-    read: tuple[float, ...] | None = None
-    mark: dict[str, Any] | None = None
+    logits: Tensor  # (N, C) of the network that has not learned from the sample
+    targets: Tensor  # (N,) the samples' own labels
+    agreement: float  # how often two networks give a sample the same answer, whether they have learned from it or not
+    unflipped: Tensor | None = None  # (N, C) held-out logits of networks that learned the labels as they are
+    last: Tensor | None = None  # (N, C) by the networks that were trained last, where there were repeats
+    running: Tensor | None = None  # (N, C) logarithms of held-out probabilities averaged over epochs
+    read: tuple[float, ...] | None = None  # what `read_labels` found off features that never saw a label
+    mark: dict[str, Any] | None = None  # the fields of a `marks.Mark`
 
     @property
     def answers(self) -> Tensor:

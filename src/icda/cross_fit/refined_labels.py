@@ -22,14 +22,12 @@ LEAST_RATE = 1e-4  # a rate of exactly zero could never rise again
 
 
 class RefinedLabels(NamedTuple):
-    """`probabilities` (N, C) of each sample's true class, `wrong` the share of wrong labels, `transition` (C, C) T, and the
-    classes' true `sizes` (C,), to which rare classes that are protected add nothing.
-    """
+    """What is behind given labels."""
 
-    probabilities: Tensor
-    wrong: float
-    transition: Tensor
-    sizes: Tensor
+    probabilities: Tensor  # (N, C) of each sample's true class
+    wrong: float  # the share of wrong labels
+    transition: Tensor  # (C, C) T
+    sizes: Tensor  # (C,) the classes' true ones, to which rare classes that are protected add nothing
 
 
 def refine_labels(logits: Tensor, targets: Tensor, pseudo_samples: float = PSEUDO_SAMPLES) -> RefinedLabels:

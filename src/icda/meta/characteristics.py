@@ -99,10 +99,9 @@ HISTORY_NAMES = ("mean_loss_so_far", "mean_margin_so_far")
 class SampleHistory(nn.Module):
     """The mean loss and the mean margin of every training sample over the epochs so far.
 
-    A wrong label that has been memorised looks like a right one, in all ten characteristics. That it was learned
-    late still shows in its means, as in the area under the margin of Pleiss et al., NeurIPS 2020. `observe` adds a batch,
-    that of all ranks; `forward` reads the means with what the network says now, so that a sample that was never seen, or
-    has another label than the one that was, has its present loss and margin.
+    A wrong label that has been memorised looks like a right one; that it was learned late still shows in these means, as
+    in the area under the margin of Pleiss et al., NeurIPS 2020. `forward` reads the means with what the network says now:
+    a sample that was never seen, or has another label than the one that was, has its present loss and margin.
 
     >>> history = SampleHistory(num_samples=2)
     >>> index, targets = torch.tensor([0, 1]), torch.tensor([0, 1])

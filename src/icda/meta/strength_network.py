@@ -99,13 +99,11 @@ class StrengthNetwork(nn.Module):
 
     f is the sigmoid: strengths in (0, 1), about 0.5 at the start. With `output` "tanh" or "linear" strengths have a sign:
     a negative margin withdraws the sample. Unless `centred` is False the mean of its class over the batch is then taken
-    off each (mathematics 9.4). A margin that all samples share says nothing about any of them, but it makes the classifier
-    less sure, which lowers the loss on metadata: left alone, that is what is learned. A margin of a class is the prior's.
-    `withdrawal` multiplies negative strengths: pushed samples make all logits larger, so that what withdraws a sample has
-    to be larger than what pushes one.
+    off each (mathematics 9.4): a margin that all samples share makes the classifier less sure, which lowers the loss on
+    metadata, and is what would be learned.
 
-    Reference: section 4.2 of arXiv 2304.13431 ("a two-layer MLP"); sizes after the same authors' code (mathematics 1).
-    Signed outputs, centring and withdrawal are ours.
+    Reference: section 4.2 of arXiv 2304.13431; sizes after the same authors' code (mathematics 1). Signed outputs, centring
+    and withdrawal are ours.
 
     Args:
         num_inputs: Numbers about a sample that it reads.

@@ -28,17 +28,13 @@ class DisturbLabel(Method):
 
     def disturbed(self, targets: Tensor, index: Tensor, epoch: int) -> Tensor:
         """The labels to train on in an epoch."""
-        hit, drawn = self._draws_of(epoch)
+        if self._draws is None or self._draws[0] != epoch:  # once an epoch, for the whole training set
+            count, generator = self._setup.num_samples, generator_for(self._setup.seed, "disturb_label", epoch)
+            hit = torch.rand(count, generator=generator) < self.alpha
+            self._draws = epoch, hit, torch.randint(self._setup.num_classes, (count,), generator=generator)
+        _, hit, drawn = self._draws
         positions = index.to(hit.device)
         return torch.where(hit[positions].to(targets.device), drawn[positions].to(targets), targets)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         return F.cross_entropy(output.logits, self.disturbed(batch.targets, batch.index, context.epoch))
-
-    def _draws_of(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Which samples are disturbed in an epoch, and to which class: drawn once for the whole training set."""
-        if self._draws is None or self._draws[0] != epoch:
-            count, generator = self._setup.num_samples, generator_for(self._setup.seed, "disturb_label", epoch)
-            hit = torch.rand(count, generator=generator) < self.alpha
-            self._draws = epoch, hit, torch.randint(self._setup.num_classes, (count,), generator=generator)
-        return self._draws[1], self._draws[2]

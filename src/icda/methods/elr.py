@@ -33,14 +33,9 @@ class ELR(PerSample, Method):
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:
         probabilities = output.logits.float().softmax(1).clamp(LEAST, 1 - LEAST)
-        means = self._update(batch.index, probabilities.detach())
+        index, said = batch.index.to(self.means.device), probabilities.detach()
+        share = said / said.sum(1, keepdim=True)
+        means = self.momentum * self.means[index] + (1 - self.momentum) * share.to(self.means)
+        write_rows(self.means, index, means)  # those of all ranks
         agreement = (probabilities * means.to(probabilities)).sum(1)
         return F.cross_entropy(output.logits, batch.targets) + self.weight * torch.log(1 - agreement).mean()
-
-    def _update(self, index: Tensor, probabilities: Tensor) -> Tensor:
-        """The running means of the batch with what was just said; those of all ranks are kept."""
-        index = index.to(self.means.device)
-        share = probabilities / probabilities.sum(1, keepdim=True)
-        means = self.momentum * self.means[index] + (1 - self.momentum) * share.to(self.means)
-        write_rows(self.means, index, means)
-        return means

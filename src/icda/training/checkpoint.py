@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from accelerate.utils import send_to_device
 
 from icda.errors import IcdaError, InputError, OperationError
 from icda.limits import check_unpacked
@@ -117,14 +117,4 @@ def load_networks(modules: Sequence[torch.nn.Module], states: Sequence[Mapping[s
 
 def cpu_state(module: torch.nn.Module) -> dict[str, Any]:
     """A state_dict on the CPU; `get_extra_state` may have put plain data beside the tensors."""
-    return {name: _to_cpu(value) for name, value in module.state_dict().items()}
-
-
-def _to_cpu(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
-    if isinstance(value, dict):
-        return {key: _to_cpu(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_to_cpu(part) for part in value)
-    return value
+    return dict(send_to_device(module.state_dict(), "cpu"))

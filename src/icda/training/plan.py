@@ -111,10 +111,6 @@ class Tally:
         summed = accelerator.reduce(values, reduction="sum").tolist()
         return Tally(dict(zip(self.sums, summed, strict=True)))
 
-    def zeroed(self) -> Tally:
-        """The same names with nothing counted: ranks can only be reduced when they count the same things."""
-        return Tally(dict.fromkeys(self.sums, 0))
-
     def _add(self, name: str, value: float) -> None:
         self.sums[name] = self.sums.get(name, 0) + value
 

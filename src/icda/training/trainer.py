@@ -22,7 +22,7 @@ from icda.selection import Selector, ValidationView
 from icda.training.checkpoint import cpu_state, load_checkpoint, load_networks, load_state, save_checkpoint, understood
 from icda.training.config import TrainConfig, config_from_dict, describe_changes, save_config
 from icda.training.evaluation import describe_samples, evaluate_split, over_split, to_device
-from icda.training.plan import Plan, Position, random_state
+from icda.training.plan import Plan, Position, Tally, random_state
 from icda.training.progress import EpochLog, ProgressView
 from icda.training.stage_run import RunParts, StageRun, TrainingBatches
 
@@ -259,8 +259,10 @@ class Trainer:
             self.selector.load_state_dict(state["selector"])
             self.position = Position.from_state(state["position"])
             self.history = [EpochRecord.from_dict(record) for record in state["history"]]
-        if not self.accelerator.is_main_process:  # the first rank goes on with the sums of all
-            self.position.tally = self.position.tally.zeroed()
+        if (
+            not self.accelerator.is_main_process
+        ):  # the first goes on with the sums of all, and ranks count the same things
+            self.position.tally = Tally(dict.fromkeys(self.position.tally.sums, 0))
         if self.accelerator.scaler is not None and state["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
 
