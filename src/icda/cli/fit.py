@@ -232,15 +232,12 @@ def _fit(options: FitArguments, data: FitData) -> Fitted:
 
 def summary(fitted: Fitted) -> RenderableType:
     """What was found, done and brought, for a terminal."""
-    from icda.report.formatting import percent
     from icda.serving.headline import found_in_short, headline, warning
 
     trial = fitted.trial
     table = make_table(f"judged: {trial.held_out}", ["", "which"], ["samples", "plain training", "this model"])
     for line in trial.lines():
-        before = "" if line.before is None else percent(line.before.accuracy)
-        figures = (str(line.after.samples), before, percent(line.after.accuracy))
-        table.add_row(Text(line.name.lower()), Text(line.which), *figures)
+        table.add_row(Text(line.name.lower()), Text(line.which), str(line.after.samples), *line.shares)
     said = warning(fitted)
     parts: list[RenderableType] = [Text(said, style="bold")] if said else []
     parts += [Text(found_in_short(fitted), style="bold"), Text(headline(fitted)), Text(f"Done: {fitted.done}"), table]
@@ -253,11 +250,9 @@ def summary(fitted: Fitted) -> RenderableType:
 
 def _groups(trial: Trial) -> Table:
     """Every group with its size; those too small to judge as such."""
-    from icda.report.formatting import percent
-
     table = make_table("groups (class x attribute)", ["group"], ["samples", "plain training", "this model"])
     for line in trial.group_lines()[:GROUPS_SHOWN]:
-        before = "" if line.before is None else percent(line.before.accuracy)
-        after = percent(line.after.accuracy) if line.after.is_judged else "too few to judge"
-        table.add_row(Text(line.name), str(line.after.samples), before, after)
+        before, after = line.shares
+        shown = after if line.after.is_judged else "too few to judge"
+        table.add_row(Text(line.name), str(line.after.samples), before, shown)
     return table
