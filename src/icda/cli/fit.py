@@ -111,18 +111,14 @@ class FitArguments(DataArguments):
 
         usual = PRETRAINED.get(kind, {}) if self.model is None else {"model": self.model}
         image_size = self.image_size or (PRETRAINED_SIZE if self.model is None else TrainConfig.image_size)
+        same = ("epochs", "seed", "image_column", "text_column", "skip_unreadable", "allow_outside")
         return TrainConfig(
             **usual,
+            **{name: getattr(self, name) for name in same},
             data=str(self.data),
-            epochs=self.epochs,
-            seed=self.seed,
             out=str(self.out.expanduser()),
-            image_column=self.image_column,
-            text_column=self.text_column,
             label_column=self.labels,
             group_column=self.groups,
-            skip_unreadable=self.skip_unreadable,
-            allow_outside=self.allow_outside,
             image_size=image_size,
         )
 
