@@ -81,6 +81,8 @@ def test_groups_of_the_metadata_are_read_off_the_training_samples():
     _, _, place = data()
     model = MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META, np.array(["land", "water"])[PLACE])
     assert (model.attributes_ == place).mean() > 0.95
+    assert 0 < model.metadata_share_ < 1
+    assert 0 <= model.metadata_score_ <= 1
     assert not hasattr(MetaICDAClassifier(C=0.1, steps=1).fit(X, y, X_META, Y_META), "attributes_")
 
 

@@ -38,6 +38,16 @@ def test_many_batches_come_near_the_head_fitted_to_all_of_them(name):
     assert gap < 0.02
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_batches_hardly_matters(name):
+    features, targets = samples(8000)
+    batches = list(zip(features.split(500), targets.split(500), strict=True))
+    forward, backward = learned(name, batches), learned(name, batches[::-1])
+    fresh, _ = samples(2000, seed=1)
+    assert (probabilities(forward, fresh) - probabilities(backward, fresh)).abs().mean() < 0.02
+    torch.testing.assert_close(forward.statistics.mean, backward.statistics.mean, rtol=1e-4, atol=1e-5)
+
+
 def test_scale_and_offset_of_features_change_nothing():
     features, targets = samples()
     moved = features.double() * torch.tensor([1e3, 1e-3, 1, 1, 1, 1]) + torch.tensor([0, 5, 0, 100.0, 0, 0])
