@@ -126,7 +126,6 @@ def audit(
     return replace(
         result,
         noise=replace(result.noise, found_by="cleanlab" if use_cleanlab else "icda"),
-        notes=scarce_notes(names, rows.counts, folds),
         settings={**named, **_sizes(rows)},
         seconds=time.perf_counter() - start,
         ties=whole,
@@ -163,7 +162,15 @@ def audit_blocks(
         return contrast.biased.held_out(sample), contrast.ties(sample)
 
     result = _result(rows, settings, sums, thresholds, names, of_sample)
-    return replace(result, seconds=time.perf_counter() - start)
+    notes = list(result.notes)
+    if len(result) > SAMPLES:
+        notes.append(
+            f"Verdicts and treatment rest on a sample of {SAMPLES} of the {len(result)} rows; class sizes, ties and label "
+            "quality are those of all rows."
+        )
+    if not settings.rounds:
+        notes.append("Without rounds the tie is the margin of plain heads: all rows that they get wrong are suspected.")
+    return replace(result, notes=notes, seconds=time.perf_counter() - start)
 
 
 def _result(
@@ -199,7 +206,7 @@ def _result(
         separability=apart,
         tied=sums.tied,
         doubtful=sums.doubtful,
-        notes=[*scarce_notes(names, rows.counts, settings.folds), *_notes(rows.shape[0], settings)],
+        notes=scarce_notes(names, rows.counts, settings.folds),
         settings={**named, **_sizes(rows), "blocks": len(rows.places), "passes": rows.passes},
         seconds=0.0,
     )
@@ -211,15 +218,3 @@ def _decay(rows: BlockRows, settings: AuditSettings) -> float:
 
 def _sizes(rows: BlockRows) -> dict[str, int]:
     return dict(zip(("samples", "features"), rows.shape, strict=True))
-
-
-def _notes(rows: int, settings: AuditSettings) -> list[str]:
-    notes = []
-    if rows > SAMPLES:
-        notes.append(
-            f"Verdicts and treatment rest on a sample of {SAMPLES} of the {rows} rows; class sizes, ties and label "
-            "quality are those of all rows."
-        )
-    if not settings.rounds:
-        notes.append("Without rounds the tie is the margin of plain heads: all rows that they get wrong are suspected.")
-    return notes

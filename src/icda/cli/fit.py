@@ -70,6 +70,7 @@ class DataArguments(InputArguments):
 
 
 GROUPS_SHOWN = 20
+NEXT = "Next: icda predict {} NEW --out predictions.csv"
 # What --train begins with: from nothing, a network learns of 300 photos little but the shortcut. Worst group on 400
 # balanced photos, one seed: all layers trained for 4 epochs 1 %, the last layer alone for 8 epochs 70 %.
 PRETRAINED: dict[str, dict[str, Any]] = {
@@ -175,7 +176,7 @@ def _fit_here(options: FitArguments, folder: Path, arguments: Sequence[str]) -> 
         say(
             f"Two dozen answers of yours may repair more than a guess: icda ask {folder} --serve, or {folder / QUESTIONS}"
         )
-    say(_next(folder))
+    say(NEXT.format(folder))
     return 0
 
 
@@ -206,12 +207,8 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
     said = f"{facts.get('found', '')}\nDone: {facts['done']}\n".lstrip()
     rows = f"{facts['samples']} rows, {len(model.classes)} classes"
     say(f"{said}{rows}: {facts['iterations']} iterations, {facts['passes']} passes, {state}.")
-    say(f"Model: {folder}\n{_next(folder)}")
+    say(f"Model: {folder}\n{NEXT.format(folder)}")
     return 0
-
-
-def _next(folder: Path) -> str:
-    return f"Next: icda predict {folder} NEW --out predictions.csv"
 
 
 def _fit(options: FitArguments, data: FitData) -> Fitted:
