@@ -1,11 +1,15 @@
 """Verdicts that do not depend on a draw: the same data give the same answer; a shortcut is named only if it stays one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from icda.auditing.assessment import assess, confirmed
 from icda.auditing.verdicts import Verdict, decide
+from icda.cross_fit.flatness import Flatness
+from icda.cross_fit.rules import needed_flatness
 from icda.heads.blocks import BlockRows
 from support import shortcut_data
 
@@ -51,11 +55,6 @@ def test_hard_data_are_not_called_mislabelled():
 
 
 def evidence_like(skill, flat):
-    from dataclasses import replace
-
-    from icda.cross_fit.flatness import Flatness
-    from icda.cross_fit.rules import needed_flatness
-
     features, targets = birds()
     known = assess(BlockRows.of_memory(features, targets, 2)).evidence
     at = needed_flatness(skill) + flat

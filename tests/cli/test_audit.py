@@ -2,6 +2,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 
@@ -144,9 +146,6 @@ def test_a_column_that_only_numbers_the_rows_is_no_feature(icda):
 
 
 def test_a_parquet_file_is_audited_like_the_same_table(icda):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     generator = np.random.default_rng(0)
     y = np.tile([0, 1], 60)
     X = (generator.normal(size=(120, 3)) + 2 * y[:, None]).astype(np.float32)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import icda as package
+from icda.cli.fit import FitArguments
 from support import write_photos
 
 
@@ -155,8 +156,6 @@ def test_without_a_test_part_the_audit_leaves_out_what_the_trainer_will_judge_by
 
 
 def test_training_begins_with_a_pretrained_network_unless_another_is_named():
-    from icda.cli.fit import FitArguments
-
     images, texts = (FitArguments(Path("data"), train=True).config(kind) for kind in ("image", "text"))
     assert (images.model, images.image_size) == ("efficientnet_lite0_frozen", 128)
     assert (texts.model, texts.optimizer, texts.weight_decay) == ("minilm_top3", "adam", 0.0)

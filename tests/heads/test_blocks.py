@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from icda.errors import InputError
-from icda.heads import solver
+from icda.heads import folds, solver
 from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, merge_summaries, summarise
 from icda.heads.dealing import deal_folds
 from icda.heads.folds import (
@@ -190,8 +190,6 @@ def test_margins_of_all_blocks_have_the_deviation_of_all_rows():
 
 
 def test_a_metric_changes_the_way_and_not_the_heads(monkeypatch):
-    from icda.heads import folds
-
     rows = gather(*make_rows(4), full=False)
     plain = fit_fold_heads(rows, DECAY, **EXACT)
     monkeypatch.setattr(folds, "METRIC_SHARE", 0.0)

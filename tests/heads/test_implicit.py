@@ -37,8 +37,9 @@ def judged(head):
 
 
 def optimum_of(problem, loss):
-    plain = replace(problem, weights=problem.weights.detach(), margins=problem.margins.detach())
-    head = fitted(plain, loss)
+    fixed = {name: getattr(problem, name).detach() for name in ("weights", "margins")}
+    strength = Strength(*(part.detach() for part in problem.strength))
+    head = fitted(replace(problem, **fixed, strength=strength), loss)
     groups = LabelGroups.of(problem.targets, 3)
     optimum = Optimum(problem.features, head, problem.decay, lambda z, b: mean_loss(problem, loss, groups, z, b))
     leaf = LinearHead(head.weight.clone().requires_grad_(), head.bias.clone().requires_grad_())
@@ -46,56 +47,40 @@ def optimum_of(problem, loss):
     return optimum, (slope[0], slope[1])
 
 
+def check_gradient(change, values, loss, places):
+    """Through the optimum, the gradient in what `change` puts into a problem is that of refitting."""
+    live = values.clone().requires_grad_()
+    optimum, slope = optimum_of(change(live * 1), loss)
+    optimum.response(optimum.solve(slope, iterations=200, tol=1e-12)).backward()
+    step = 1e-2  # well above what L-BFGS leaves of the optimum's error
+    for place in places:
+        aside = step * torch.eye(len(values), dtype=torch.float64)[place]
+        up, down = (float(judged(fitted(change(values + sign * aside), loss))) for sign in (1, -1))
+        assert float(live.grad[place]) == pytest.approx((up - down) / (2 * step), rel=1e-3, abs=1e-8)
+    return live.grad
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_gradient_in_sample_weights_is_that_of_refitting(loss):
     problem = small_problem()
-    weights = problem.weights.clone().requires_grad_()
-    optimum, slope = optimum_of(replace(problem, weights=weights), loss)
-    optimum.response(optimum.solve(slope, iterations=200, tol=1e-12)).backward()
-    step = 1e-2  # well above what L-BFGS leaves of the optimum's error
-    for sample in (0, 7, 23):
-        values = []
-        for sign in (1, -1):
-            moved = problem.weights.clone()
-            moved[sample] += sign * step
-            values.append(float(judged(fitted(replace(problem, weights=moved), loss))))
-        assert float(weights.grad[sample]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-3, abs=1e-8)
+    check_gradient(lambda weights: replace(problem, weights=weights), problem.weights, loss, (0, 7, 23))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_gradient_in_class_margins_is_that_of_refitting(loss):
     problem = small_problem()
-    margins = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-    optimum, slope = optimum_of(replace(problem, margins=margins * 1), loss)
-    optimum.response(optimum.solve(slope, iterations=200, tol=1e-12)).backward()
-    assert float(margins.grad.sum()) == pytest.approx(0, abs=1e-10)  # a margin for all classes changes nothing
-    for label in range(3):
-        values = []
-        for sign in (1, -1):
-            moved = torch.zeros(3, dtype=torch.float64)
-            moved[label] = sign * 1e-2
-            values.append(float(judged(fitted(replace(problem, margins=moved), loss))))
-        assert float(margins.grad[label]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-8)
+    slope = check_gradient(lambda margins: replace(problem, margins=margins), problem.margins, loss, range(3))
+    assert float(slope.sum()) == pytest.approx(0, abs=1e-10)  # a margin for all classes changes nothing
 
 
 def test_gradient_in_sample_strengths_is_that_of_refitting():
-    problem, loss = small_problem(), LossSettings("icda", 0.5, 0.4)
-    alpha = problem.strength.per_sample.clone().requires_grad_()
-    live = replace(problem, strength=Strength(problem.strength.per_class, alpha))
-    head = fitted(problem, loss)
-    groups = LabelGroups.of(problem.targets, 3)
-    optimum = Optimum(problem.features, head, problem.decay, lambda z, b: mean_loss(live, loss, groups, z, b))
-    leaf = LinearHead(head.weight.clone().requires_grad_(), head.bias.clone().requires_grad_())
-    slope = torch.autograd.grad(judged(leaf), (leaf.weight, leaf.bias))
-    optimum.response(optimum.solve((slope[0], slope[1]), iterations=200, tol=1e-12)).backward()
-    for sample in (1, 12):
-        values = []
-        for sign in (1, -1):
-            moved = problem.strength.per_sample.clone()
-            moved[sample] += sign * 1e-2
-            strength = Strength(problem.strength.per_class, moved)
-            values.append(float(judged(fitted(replace(problem, strength=strength), loss))))
-        assert float(alpha.grad[sample]) == pytest.approx((values[0] - values[1]) / 2e-2, rel=1e-3, abs=1e-9)
+    problem = small_problem()
+    per_class, per_sample = problem.strength
+
+    def change(alpha):
+        return replace(problem, strength=Strength(per_class, alpha))
+
+    check_gradient(change, per_sample, LossSettings("icda", 0.5, 0.4), (1, 12))
 
 
 def test_curvature_is_symmetric_and_solved_for():

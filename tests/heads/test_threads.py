@@ -7,6 +7,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from icda.heads import threads
+from icda.heads.objective import FoldObjective
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 from icda.heads.threads import SMALL, quiet_blas, threads_for
@@ -51,8 +52,6 @@ def test_a_fit_evaluates_on_one_thread_of_either_library(two_threads, monkeypatc
     def spied(self, weight, bias):
         seen.append((torch.get_num_threads(), blas_threads()))
         return evaluate(self, weight, bias)
-
-    from icda.heads.objective import FoldObjective
 
     evaluate = FoldObjective.__call__
     monkeypatch.setattr(FoldObjective, "__call__", spied)

@@ -6,13 +6,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import icda
+from icda.cli.audit import AuditArguments
 from icda.data.embedding.samples import Columns
 from icda.data.own.feature_files import read_feature_file
 from icda.errors import InputError
+from icda.heads.cross_fit import GROUP_SMOOTHING, is_better
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model
+from icda.serving.headline import found_in_short, headline, price, warning
 from icda.serving.page import render_fit_page
 from icda.serving.trial import JudgedPart, Outcome, Trial
 from support import shortcut_data
@@ -135,8 +139,6 @@ def test_rows_of_a_folder_of_images_cannot(tmp_path):
 
 
 def test_the_audit_hands_over_what_rows_it_was_asked_about_but_for_a_split():
-    from icda.cli.audit import AuditArguments
-
     asked = AuditArguments(Path("x.npz"), labels="y", where=("split=0", "year=2020"))
     assert asked.named() == ["--labels", "y", "--where", "year=2020"]
     assert AuditArguments(Path("x.npz"), where=("split=0",)).named() == []
@@ -163,10 +165,6 @@ def test_groups_known_for_some_rows_of_a_table_stay_unknown_for_the_others(made,
 
 def test_a_handful_of_rare_samples_does_not_choose_the_decay():
     """Three samples of a rare group cannot vouch for a weaker decay that serves the frequent ones."""
-    import torch
-
-    from icda.heads.cross_fit import GROUP_SMOOTHING, is_better
-
     strata = torch.tensor([0] * 100 + [1] * 3)
     before, after = torch.ones(103, dtype=torch.bool), torch.ones(103, dtype=torch.bool)
     before[:10] = False
@@ -180,8 +178,6 @@ def test_a_handful_of_rare_samples_does_not_choose_the_decay():
 
 def test_a_test_split_unlike_the_training_samples_is_said_first(tmp_path):
     """Training samples that models had not seen do well, the test split does not: no figure further down may hide it."""
-    from icda.serving.headline import warning
-
     X, y, _ = _planted(600)
     X[:, 0] += 2.0 * np.where(y == "dog", 1, -1)
     split = np.where(np.arange(600) < 200, "test", "train")
@@ -201,8 +197,6 @@ def test_a_test_split_unlike_the_training_samples_is_said_first(tmp_path):
 
 def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path):
     """Groups counted alike, estimated on samples that no model had seen, come near the truth on balanced data."""
-    from icda.serving.headline import headline
-
     X, y, background = _planted(800)
     np.savez(tmp_path / "data.npz", features=X, labels=y, place=background)
     fitted = fit_model(read_fit_data(tmp_path / "data.npz", Asked(groups="place"), tmp_path / "model"))
@@ -219,8 +213,6 @@ def test_the_page_leads_with_how_it_does_when_the_shortcut_breaks(tmp_path):
 
 def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_path):
     """A reader that errs shifts them: of faces, with 24 answers, the page said 12 % in the worst group; it was 42 %."""
-    from icda.serving.headline import found_in_short
-
     X, y, place = _planted(800)
     some = np.array(place, dtype=object)
     some[60:] = ""
@@ -241,7 +233,6 @@ def test_figures_of_groups_that_were_read_or_guessed_are_called_estimates(tmp_pa
 
 def test_what_buys_nothing_is_no_price():
     """As on COMPAS with its leaking columns: the plain model was better with groups counted alike, and on the whole."""
-    from icda.serving.headline import price
 
     def outcome(first, second):
         parts = (JudgedPart("cat, land", 100, first), JudgedPart("dog, sea", 100, second))

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from icda.cli.output import group_table
 from icda.errors import InputError
 from icda.serving import predict_data
 from icda.serving.fit_data import Asked, read_fit_data
@@ -125,10 +127,6 @@ def test_the_worst_group_is_class_and_attribute_as_in_the_fit(suffix, remembered
 
 
 def test_a_group_too_small_to_judge_is_not_the_worst_and_is_shown(tmp_path):
-    from rich.console import Console
-
-    from icda.cli.output import group_table
-
     values = np.concatenate([np.repeat([[1.0, 0]], 10, 0), np.repeat([[0, 1.0]], 10, 0), [[0, 1.0]]])
     np.savez(tmp_path / "f.npz", X=values, y=["ant"] * 10 + ["bee"] * 10 + ["ant"], place=["a", "b"] * 10 + ["c"])
     result = judge_data(save(tmp_path / "m"), str(tmp_path / "f.npz"), group_column="place")

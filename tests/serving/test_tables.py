@@ -16,10 +16,13 @@ from icda.data.own.encoding import ColumnPlan, encode_table, plan_columns
 from icda.errors import InputError
 from icda.serving import predict_data
 from icda.serving.contrast import columns_in_words
+from icda.serving.export import export_onnx
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import fit_model
+from icda.serving.frames import fit_frame
 from icda.serving.judging import judge_data
 from icda.serving.page import render_fit_page
+from icda.serving.trial import Trial, judge
 
 
 def customers(samples=1200, seed=0):
@@ -122,8 +125,6 @@ def test_levels_and_medians_are_learnt_without_the_test_split(tmp_path):
 
 
 def test_words_are_refused_by_onnx_in_a_sentence(tmp_path):
-    from icda.serving.export import export_onnx
-
     customers(200).to_csv(tmp_path / "d.csv", index=False)
     model = fit_model(read_fit_data(tmp_path / "d.csv", Asked(labels="bought"), tmp_path / "m")).model
     with pytest.raises(InputError, match="which an ONNX graph does not take"):
@@ -210,8 +211,6 @@ def test_words_of_texts_are_named_on_the_first_screen(made, tmp_path):
 
 
 def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path):
-    from icda.serving.trial import Trial, judge
-
     y = np.array(["a"] * 50 + ["b"] * 53)
     predicted = np.array(["a"] * 50 + ["b"] * 50 + ["a"] * 3)
     groups = ["a, x"] * 50 + ["b, y"] * 50 + ["b, x"] * 3
@@ -223,8 +222,6 @@ def test_groups_too_small_to_judge_do_not_hide_behind_a_large_one(tmp_path):
 
 
 def test_a_data_frame_is_fitted_from_python_as_its_csv_is(tmp_path):
-    from icda.serving.frames import fit_frame
-
     frame = customers(500).assign(plan=pd.Categorical(["basic", "full"] * 250))
     fitted = fit_frame(frame, "bought", groups="plan")
     frame.to_csv(tmp_path / "d.csv", index=False)

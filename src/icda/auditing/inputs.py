@@ -1,7 +1,6 @@
 """What the audit takes in: checked, numbered and scaled."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,13 @@ from icda.heads.rows import BLOCK, feature_moments, refuse_sparse
 DECAY = 1e-3
 
 
-@dataclass(frozen=True)
-class AuditInputs:
-    """Standardised features, targets as numbers, the classes behind them, and how to call everything."""
+def check_inputs(
+    X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
+) -> tuple[Tensor, Tensor, list[str], list[str]]:
+    """Standardised features (N, A) in float32, targets (N,), and names of classes and samples.
 
-    features: Tensor  # (N, A), float32
-    targets: Tensor  # (N,)
-    class_names: list[str]
-    sample_names: list[str]
-
-
-def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int) -> AuditInputs:
-    """Refuse what cannot be audited, as scikit-learn would; number the classes and scale the features."""
+    What cannot be audited is refused, as scikit-learn would.
+    """
     check_folds(folds)
     refuse_sparse(X, "X", "audit")
     for name, given in (("class_names", class_names), ("sample_names", sample_names)):
@@ -50,7 +44,7 @@ def check_inputs(X: Any, y: Any, class_names: Any, sample_names: Any, folds: int
         raise InputError(f"sample_names must have one entry per sample, expected {len(y)}, got {len(sample_names)}.")
     samples = [str(name) for name in (range(len(y)) if sample_names is None else sample_names)]
     targets = torch.from_numpy(codes.astype(np.int64))
-    return AuditInputs(torch.from_numpy(standardise(X)), targets, names, samples)
+    return torch.from_numpy(standardise(X)), targets, names, samples
 
 
 def check_folds(folds: int, samples: int | None = None) -> None:

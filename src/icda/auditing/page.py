@@ -120,11 +120,7 @@ def show_images(paths: Sequence[object], samples: int) -> Show:
 def show_texts(texts: Sequence[object], samples: int) -> Show:
     """The texts, cut where they are long."""
     known = [str(text) for text in _checked(texts, samples, "texts")]
-
-    def show(row: int) -> Mapping[str, str]:
-        return {"text": known[row] if len(known[row]) <= LONGEST else f"{known[row][:LONGEST]} ..."}
-
-    return show
+    return lambda row: {"text": known[row] if len(known[row]) <= LONGEST else f"{known[row][:LONGEST]} ..."}
 
 
 def thumbnail(path: Path) -> str:

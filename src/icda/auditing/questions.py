@@ -71,15 +71,15 @@ def ask(X: Any, y: Any, groups: Any = None, n: int = 12, *, skip: Any = (), seed
     """
     check_number(n, "n", "ask", 1, whole=True)
     check_number(seed, "seed", "ask", whole=True)
-    inputs = check_inputs(X, y, None, None, folds=2)
-    features, targets, count = inputs.features, inputs.targets, len(inputs.targets)
+    features, targets, names, _ = check_inputs(X, y, None, None, folds=2)
+    count = len(targets)
     codes = np.full(count, -1)
     if groups is not None:
         if np.shape(groups) != (count,):
             raise InputError(f"ask expects one group per sample, {count} in all, got shape {np.shape(groups)}.")
         codes = encode_known(groups)[0]
-    rows = BlockRows.of_memory(features, targets, len(inputs.class_names), seed=seed)
-    return choose(rows, ClassLogits.of(rows, DECAY * features.shape[1]), codes, n, skip, inputs.class_names)
+    rows = BlockRows.of_memory(features, targets, len(names), seed=seed)
+    return choose(rows, ClassLogits.of(rows, DECAY * features.shape[1]), codes, n, skip, names)
 
 
 def choose(

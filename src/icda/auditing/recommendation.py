@@ -10,6 +10,16 @@ from icda.auditing.rows import LabelNoise
 
 FEW = 20  # training samples below which a class counts as few-shot, as in icda.metrics
 MANY = 100
+UNINFORMATIVE = "Use another encoder, or check that features and labels belong to the same rows."
+SHORTCUT = (
+    "Fit icda.RobustClassifier().fit(X, y), which takes a prior over what the shortcut says off the logits; look at "
+    "the samples at the top of the ranking for what they share."
+)
+LABEL_NOISE = (
+    "Check the labels of lowest quality by hand, correct them or leave them out; icda.RobustClassifier().fit(X, y) "
+    'lets doubtful ones count less where that helps. Do not use balance="contrast": it would let them count more.'
+)
+OVERLAP = "Try another encoder or more data: reweighting will not tell these classes apart."
 LONG_TAIL = (
     'Try logit adjustment, icda.ICDAClassifier(loss="la") or icda.RobustClassifier(), or loss="icda", which has the same '
     "prior term and augments rare classes with the features of others; judge by balanced accuracy."
@@ -64,69 +74,34 @@ class Finding:
 
 def recommend(assessment: Assessment, imbalance: Imbalance, noise: LabelNoise) -> list[Finding]:
     """All findings; empty when no verdict says yes and the classes are about even."""
-    made = {
-        "uninformative": _uninformative,
-        "shortcut": _shortcut,
-        "label_noise": lambda assessed: _label_noise(assessed, noise),
-        "long_tail": lambda _: _uneven("long_tail", LONG_TAIL, imbalance),
-        "overlap": _overlap,
-    }
-    found = [make(assessment) for kind, make in made.items() if assessment.verdicts[kind].answer == "yes"]
-    if assessment.verdicts["long_tail"].answer != "yes" and imbalance.ratio >= UNEVEN_RATIO:
-        found.append(_uneven("uneven_classes", UNEVEN, imbalance))
-    return found
-
-
-def _shortcut(assessed: Assessment) -> Finding:
-    treatment = assessed.treatment
-    advice = (
-        "Fit icda.RobustClassifier().fit(X, y), which takes a prior over what the shortcut says off the logits; look at "
-        "the samples at the top of the ranking for what they share."
-    )
-    if treatment.effect is not None and treatment.name == "shortcut_prior":
-        advice += f" Expected: {treatment.effect}."
-    elif treatment.name != "shortcut_prior":
-        advice += f" {' '.join(treatment.reasons)}"
-    figures = {"confidence": assessed.verdicts["shortcut"].confidence, "treatment": treatment.as_dict()}
-    return Finding("shortcut", advice, assessed.verdicts["shortcut"].reasons, figures)
-
-
-def _label_noise(assessed: Assessment, noise: LabelNoise) -> Finding:
-    reasons = [
-        *assessed.verdicts["label_noise"].reasons,
+    reasons = {kind: verdict.reasons for kind, verdict in assessment.verdicts.items()}
+    treatment, balanced, told = assessment.treatment, assessment.evidence.balanced_accuracy, ""
+    if treatment.name != "shortcut_prior":
+        told = f" {' '.join(treatment.reasons)}"
+    elif treatment.effect is not None:
+        told = f" Expected: {treatment.effect}."
+    confidence = assessment.verdicts["shortcut"].confidence
+    marked = (
         f"{noise.num_issues} labels are confidently another class's; the confident joint puts the share of wrong "
-        f"labels at {100 * noise.rate:.1f} %.",
-    ]
-    advice = (
-        "Check the labels of lowest quality by hand, correct them or leave them out; icda.RobustClassifier().fit(X, y) "
-        'lets doubtful ones count less where that helps. Do not use balance="contrast": it would let them count more.'
+        f"labels at {100 * noise.rate:.1f} %."
     )
-    figures = {"rate": noise.rate, "issues": noise.num_issues, "found_by": noise.found_by}
-    return Finding("label_noise", advice, reasons, figures)
-
-
-def _uneven(name: str, advice: str, imbalance: Imbalance) -> Finding:
+    wrong = {"rate": noise.rate, "issues": noise.num_issues, "found_by": noise.found_by}
     sizes = (
         f"The largest class has {imbalance.ratio:.3g} times the samples of the smallest; {len(imbalance.few)} of "
         f"{len(imbalance.counts)} classes have fewer than {FEW}. The entropy of the class shares is "
         f"{imbalance.entropy:.2f} of its maximum."
     )
-    figures = {"ratio": imbalance.ratio, "entropy": imbalance.entropy, "few_shot_classes": len(imbalance.few)}
-    return Finding(name, advice, [sizes], figures)
-
-
-def _overlap(assessed: Assessment) -> Finding:
-    advice = "Try another encoder or more data: reweighting will not tell these classes apart."
-    figures = {"errors": 1 - assessed.evidence.balanced_accuracy}
-    return Finding("overlap", advice, assessed.verdicts["overlap"].reasons, figures)
-
-
-def _uninformative(assessed: Assessment) -> Finding:
-    evidence = assessed.evidence
-    figures = {"balanced_accuracy": evidence.balanced_accuracy, "standard_error": evidence.standard_error}
-    return Finding(
-        "uninformative_features",
-        "Use another encoder, or check that features and labels belong to the same rows.",
-        assessed.verdicts["uninformative"].reasons,
-        figures,
-    )
+    shares = {"ratio": imbalance.ratio, "entropy": imbalance.entropy, "few_shot_classes": len(imbalance.few)}
+    guessed = {"balanced_accuracy": balanced, "standard_error": assessment.evidence.standard_error}
+    treated = {"confidence": confidence, "treatment": treatment.as_dict()}
+    made = {
+        "uninformative": Finding("uninformative_features", UNINFORMATIVE, reasons["uninformative"], guessed),
+        "shortcut": Finding("shortcut", f"{SHORTCUT}{told}", reasons["shortcut"], treated),
+        "label_noise": Finding("label_noise", LABEL_NOISE, [*reasons["label_noise"], marked], wrong),
+        "long_tail": Finding("long_tail", LONG_TAIL, [sizes], shares),
+        "overlap": Finding("overlap", OVERLAP, reasons["overlap"], {"errors": 1 - balanced}),
+    }
+    found = [finding for kind, finding in made.items() if assessment.verdicts[kind].answer == "yes"]
+    if made["long_tail"] not in found and imbalance.ratio >= UNEVEN_RATIO:
+        found.append(Finding("uneven_classes", UNEVEN, [sizes], shares))
+    return found

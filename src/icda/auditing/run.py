@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from icda.auditing.assessment import assess
 from icda.auditing.evidence import SAMPLES
@@ -30,7 +31,7 @@ from icda.engines import Engine
 from icda.errors import InputError
 from icda.extras import require
 from icda.heads.blocks import Block, BlockRows, RowChunk, Say
-from icda.heads.folds import HeldOutTies, find_contrast, find_ties
+from icda.heads.folds import find_contrast, find_ties
 from icda.heads.problem import Problem
 from icda.statistics.checks import check_number
 
@@ -104,12 +105,12 @@ def audit(
     check_number(repeats, "repeats", "audit", 1, whole=True)
     if use_cleanlab:
         require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work
-    inputs = check_inputs(X, y, class_names, sample_names, folds)
-    rows = BlockRows.of_memory(inputs.features, inputs.targets, len(inputs.class_names), folds, seed)
-    found = find_ties(rows, _decay(rows, settings), settings.rounds, repeats, settings.max_iter, settings.tol)
-    probabilities, labels = torch.softmax(found.logits.double(), 1).numpy(), inputs.targets.numpy()
+    features, targets, names, samples = check_inputs(X, y, class_names, sample_names, folds)
+    rows = BlockRows.of_memory(features, targets, len(names), folds, seed)
+    logits, ties = find_ties(rows, _decay(rows, settings), settings.rounds, repeats, settings.max_iter, settings.tol)
+    probabilities, labels = torch.softmax(logits.double(), 1).numpy(), targets.numpy()
     thresholds = np.bincount(labels, probabilities[np.arange(len(labels)), labels]) / rows.counts
-    sums = sum_figures(0, found.logits, inputs.targets, found.ties, thresholds)
+    sums = sum_figures(0, logits, targets, ties, thresholds)
     if use_cleanlab:
         issues = cleanlab_issues(probabilities, labels)
         marked = sums.tied._replace(issue=issues)
@@ -117,20 +118,19 @@ def audit(
     whole = sums.tied
     sums = replace(sums, tied=whole.most_tied(None), doubtful=whole.most_doubtful(None))
 
-    def of_sample(sample: RowChunk) -> HeldOutTies:
-        return HeldOutTies(found.logits[sample.rows], found.ties[sample.rows])
+    def of_sample(sample: RowChunk) -> tuple[Tensor, Tensor]:
+        return logits[sample.rows], ties[sample.rows]
 
-    result = _result(rows, settings, sums, thresholds, inputs.class_names, of_sample)
+    result = _result(rows, settings, sums, thresholds, names, of_sample)
     named = {"C": settings.inverse_decay(rows), "folds": int(folds), "repeats": repeats, "seed": seed}
     return replace(
         result,
         noise=replace(result.noise, found_by="cleanlab" if use_cleanlab else "icda"),
-        notes=scarce_notes(inputs.class_names, rows.counts, folds),
         settings={**named, **_sizes(rows)},
         seconds=time.perf_counter() - start,
         ties=whole,
         probabilities=probabilities,
-        sample_names=inputs.sample_names,
+        sample_names=samples,
     )
 
 
@@ -158,11 +158,19 @@ def audit_blocks(
     parts = rows.each(look_at_rows, contrast, thresholds, settings.top, folder, form)
     sums = reduce(lambda one, other: one.plus(other, settings.top), parts)
 
-    def of_sample(sample: RowChunk) -> HeldOutTies:
-        return HeldOutTies(contrast.biased.held_out(sample), contrast.ties(sample))
+    def of_sample(sample: RowChunk) -> tuple[Tensor, Tensor]:
+        return contrast.biased.held_out(sample), contrast.ties(sample)
 
     result = _result(rows, settings, sums, thresholds, names, of_sample)
-    return replace(result, seconds=time.perf_counter() - start)
+    notes = list(result.notes)
+    if len(result) > SAMPLES:
+        notes.append(
+            f"Verdicts and treatment rest on a sample of {SAMPLES} of the {len(result)} rows; class sizes, ties and label "
+            "quality are those of all rows."
+        )
+    if not settings.rounds:
+        notes.append("Without rounds the tie is the margin of plain heads: all rows that they get wrong are suspected.")
+    return replace(result, notes=notes, seconds=time.perf_counter() - start)
 
 
 def _result(
@@ -171,15 +179,15 @@ def _result(
     sums: RowSums,
     thresholds: np.ndarray,
     names: list[str],
-    of_sample: Callable[[RowChunk], HeldOutTies],
+    of_sample: Callable[[RowChunk], tuple[Tensor, Tensor]],
 ) -> Audit:
     """Everything that rests on sums over rows, and on the sample that verdicts rest on."""
     rows.say(f"Looking at a sample of {min(SAMPLES, rows.shape[0])} rows ...")
     assessment = assess(rows)
     sample = assessment.sample._replace(features=assessment.sample.features.to(rows.dtype))
-    asked = of_sample(sample)
+    logits, ties = of_sample(sample)
     problem = Problem.plain(sample.features, sample.targets, len(names), _decay(rows, settings))
-    apart = separability(problem, asked.logits, asked.ties > 0, settings.folds, settings.seed)
+    apart = separability(problem, logits, ties > 0, settings.folds, settings.seed)
     imbalance = measure_imbalance(rows.counts, names)
     noise = LabelNoise(thresholds, scaled_joint(sums.confident, rows.counts), sums.issues)
     named = {
@@ -198,7 +206,7 @@ def _result(
         separability=apart,
         tied=sums.tied,
         doubtful=sums.doubtful,
-        notes=[*scarce_notes(names, rows.counts, settings.folds), *_notes(rows.shape[0], settings)],
+        notes=scarce_notes(names, rows.counts, settings.folds),
         settings={**named, **_sizes(rows), "blocks": len(rows.places), "passes": rows.passes},
         seconds=0.0,
     )
@@ -210,15 +218,3 @@ def _decay(rows: BlockRows, settings: AuditSettings) -> float:
 
 def _sizes(rows: BlockRows) -> dict[str, int]:
     return dict(zip(("samples", "features"), rows.shape, strict=True))
-
-
-def _notes(rows: int, settings: AuditSettings) -> list[str]:
-    notes = []
-    if rows > SAMPLES:
-        notes.append(
-            f"Verdicts and treatment rest on a sample of {SAMPLES} of the {rows} rows; class sizes, ties and label "
-            "quality are those of all rows."
-        )
-    if not settings.rounds:
-        notes.append("Without rounds the tie is the margin of plain heads: all rows that they get wrong are suspected.")
-    return notes

@@ -70,6 +70,7 @@ class DataArguments(InputArguments):
 
 
 GROUPS_SHOWN = 20
+NEXT = "Next: icda predict {} NEW --out predictions.csv"
 # What --train begins with: from nothing, a network learns of 300 photos little but the shortcut. Worst group on 400
 # balanced photos, one seed: all layers trained for 4 epochs 1 %, the last layer alone for 8 epochs 70 %.
 PRETRAINED: dict[str, dict[str, Any]] = {
@@ -111,18 +112,14 @@ class FitArguments(DataArguments):
 
         usual = PRETRAINED.get(kind, {}) if self.model is None else {"model": self.model}
         image_size = self.image_size or (PRETRAINED_SIZE if self.model is None else TrainConfig.image_size)
+        same = ("epochs", "seed", "image_column", "text_column", "skip_unreadable", "allow_outside")
         return TrainConfig(
             **usual,
+            **{name: getattr(self, name) for name in same},
             data=str(self.data),
-            epochs=self.epochs,
-            seed=self.seed,
             out=str(self.out.expanduser()),
-            image_column=self.image_column,
-            text_column=self.text_column,
             label_column=self.labels,
             group_column=self.groups,
-            skip_unreadable=self.skip_unreadable,
-            allow_outside=self.allow_outside,
             image_size=image_size,
         )
 
@@ -179,7 +176,7 @@ def _fit_here(options: FitArguments, folder: Path, arguments: Sequence[str]) -> 
         say(
             f"Two dozen answers of yours may repair more than a guess: icda ask {folder} --serve, or {folder / QUESTIONS}"
         )
-    say(_next(folder))
+    say(NEXT.format(folder))
     return 0
 
 
@@ -210,12 +207,8 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
     said = f"{facts.get('found', '')}\nDone: {facts['done']}\n".lstrip()
     rows = f"{facts['samples']} rows, {len(model.classes)} classes"
     say(f"{said}{rows}: {facts['iterations']} iterations, {facts['passes']} passes, {state}.")
-    say(f"Model: {folder}\n{_next(folder)}")
+    say(f"Model: {folder}\n{NEXT.format(folder)}")
     return 0
-
-
-def _next(folder: Path) -> str:
-    return f"Next: icda predict {folder} NEW --out predictions.csv"
 
 
 def _fit(options: FitArguments, data: FitData) -> Fitted:
@@ -232,15 +225,12 @@ def _fit(options: FitArguments, data: FitData) -> Fitted:
 
 def summary(fitted: Fitted) -> RenderableType:
     """What was found, done and brought, for a terminal."""
-    from icda.report.formatting import percent
     from icda.serving.headline import found_in_short, headline, warning
 
     trial = fitted.trial
     table = make_table(f"judged: {trial.held_out}", ["", "which"], ["samples", "plain training", "this model"])
     for line in trial.lines():
-        before = "" if line.before is None else percent(line.before.accuracy)
-        figures = (str(line.after.samples), before, percent(line.after.accuracy))
-        table.add_row(Text(line.name.lower()), Text(line.which), *figures)
+        table.add_row(Text(line.name.lower()), Text(line.which), str(line.after.samples), *line.shares)
     said = warning(fitted)
     parts: list[RenderableType] = [Text(said, style="bold")] if said else []
     parts += [Text(found_in_short(fitted), style="bold"), Text(headline(fitted)), Text(f"Done: {fitted.done}"), table]
@@ -253,11 +243,9 @@ def summary(fitted: Fitted) -> RenderableType:
 
 def _groups(trial: Trial) -> Table:
     """Every group with its size; those too small to judge as such."""
-    from icda.report.formatting import percent
-
     table = make_table("groups (class x attribute)", ["group"], ["samples", "plain training", "this model"])
     for line in trial.group_lines()[:GROUPS_SHOWN]:
-        before = "" if line.before is None else percent(line.before.accuracy)
-        after = percent(line.after.accuracy) if line.after.is_judged else "too few to judge"
-        table.add_row(Text(line.name), str(line.after.samples), before, after)
+        before, after = line.shares
+        shown = after if line.after.is_judged else "too few to judge"
+        table.add_row(Text(line.name), str(line.after.samples), before, shown)
     return table

@@ -189,24 +189,18 @@ def find_contrast(
     return found, confidence
 
 
-class HeldOutTies(NamedTuple):
-    """Of rows in memory: logits (N, C) and ties (N,) by heads that have not seen them, means over repeats."""
-
-    logits: Tensor
-    ties: Tensor
-
-
 def find_ties(
     rows: BlockRows, decay: float, rounds: int = 4, repeats: int = 1, max_iter: int = 100, tol: float = 1e-3
-) -> HeldOutTies:
-    """Contrast biased with robust heads `repeats` times, with other folds each time, and take the means."""
+) -> tuple[Tensor, Tensor]:
+    """Logits (N, C) and ties (N,) of rows in memory by heads that have not seen them: means over `repeats`, with other
+    folds each time."""
     logits, ties = [], []
     for repeat in range(repeats):
         dealt = replace(rows, reading=replace(rows.reading, seed=rows.reading.seed + repeat))
         contrast, _ = find_contrast(dealt, decay, rounds, max_iter, tol)
         logits.append(dealt.gathered(contrast.biased.held_out))
         ties.append(dealt.gathered(contrast.ties))
-    return HeldOutTies(torch.stack(logits).mean(0), torch.stack(ties).mean(0))
+    return torch.stack(logits).mean(0), torch.stack(ties).mean(0)
 
 
 @dataclass(frozen=True)
@@ -237,6 +231,6 @@ def contrast_groups(problem: Problem, *, rounds: int = 4, repeats: int = 3, seed
     """
     targets = problem.targets
     rows = BlockRows.of_memory(problem.features, targets, problem.num_classes, seed=seed)
-    found = find_ties(rows, problem.decay, rounds, repeats)
-    rivals = found.logits.scatter(1, targets[:, None], float("-inf")).argmax(1)
-    return PseudoGroups(found.ties, targets, rivals)
+    logits, ties = find_ties(rows, problem.decay, rounds, repeats)
+    rivals = logits.scatter(1, targets[:, None], float("-inf")).argmax(1)
+    return PseudoGroups(ties, targets, rivals)

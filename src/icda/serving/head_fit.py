@@ -93,26 +93,25 @@ def fit_named(
     same samples spares the audit.
     """
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-    moments = weighted_moments(X, np.ones(len(X), X.dtype))
-    mean, scale = (torch.from_numpy(part) for part in moments)
+    mean, scale = weighted_moments(X, np.ones(len(X), X.dtype))
+    moments = torch.from_numpy(mean), torch.from_numpy(scale)
     if method == AUTO:
         robust = RobustClassifier(random_state=seed).fit(X, y, groups=groups, assessment=assessment)
         treatment, shortcut = robust.treatment_, None
         if treatment.name == "shortcut_prior" and robust.audit_ is not None:
-            shortcut = shortcut_reader(robust.audit_, mean, scale, len(robust.classes_), X.dtype)
+            shortcut = shortcut_reader(robust.audit_, *moments, len(robust.classes_), X.dtype)
         elif treatment.name == "group_prior" and any(map(is_missing, np.ravel(np.asarray(groups)).tolist())):
-            shortcut = group_reader(
-                treatment, (X - moments[0]) / moments[1], np.searchsorted(robust.classes_, y), moments
-            )
+            targets = torch.from_numpy(np.searchsorted(robust.classes_, y))
+            shortcut = group_reader(treatment, torch.from_numpy((X - mean) / scale), targets, *moments)
         return Head(robust.classes_, robust.coef_, robust.intercept_, robust.C_, treatment, shortcut)
     classes, codes = np.unique(y, return_inverse=True)
-    features, targets = torch.from_numpy((X - moments[0]) / moments[1]), torch.from_numpy(codes)
+    features, targets = torch.from_numpy((X - mean) / scale), torch.from_numpy(codes)
     settings = LossSettings(method)  # type: ignore[arg-type]
     problem = Problem.plain(features, targets, len(classes), DECAY * X.shape[1])
     # The decay is chosen as for the recommended head: what is compared is the loss.
     drawn = torch.from_numpy(draw_rows(len(X), SAMPLES, seed))
     decay = chosen_decay(problem.rows(drawn), settings, targets[drawn], len(X), seed)
-    head = fit_head(replace(problem, decay=decay), settings, 200, 1e-4).unscaled(mean, scale)
+    head = fit_head(replace(problem, decay=decay), settings, 200, 1e-4).unscaled(*moments)
     return Head(classes, head.weight.numpy(), head.bias.numpy(), 1 / (decay * len(X)))
 
 
@@ -147,14 +146,14 @@ def done_in_words(method: str, head: Head) -> str:
 
 
 def group_reader(
-    treatment: Treatment, features: np.ndarray, codes: np.ndarray, moments: tuple[np.ndarray, np.ndarray]
+    treatment: Treatment, features: torch.Tensor, targets: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor
 ) -> ShortcutReader:
     """A head that reads off new samples the group that was named for some, and the class that each group points to."""
     assert treatment.attributes is not None
-    values, targets, count = treatment.attributes, torch.from_numpy(codes), int(codes.max()) + 1
-    head = fit_reader(torch.from_numpy(features), targets, values, count, DECAY * features.shape[1])
+    values, count = treatment.attributes, int(targets.max()) + 1
+    head = fit_reader(features, targets, values, count, DECAY * features.shape[1])
     towards = joint_counts(values, targets, len(head.bias), count).argmax(1)
-    plain = head.unscaled(*map(torch.from_numpy, moments))
+    plain = head.unscaled(mean, scale)
     return ShortcutReader(plain.weight.numpy(), plain.bias.numpy(), towards.numpy())
 
 

@@ -90,16 +90,15 @@ def _group_column(path: Path, model: Model, given: str | None, say: Callable[[st
 
 
 def _read(path: Path, model: Model, allow_outside: bool, origin: str, group: str | None) -> Samples:
-    column = _label_column(model)
     if path.is_file() and (path.suffix.lower() in FILES or model.reads.kind == "features"):
         return _read_features(path, model, origin, group)
-    if path.is_file():  # other classes are the commoner mistake: name them before other columns
-        table = read_table(path)
-        named = table.find("label", column, LABEL)
-        if named is not None:
+    reads, columns = model.reads, None
+    if path.is_file():
+        table = read_table(path)  # other classes are the commoner mistake: name them before other columns
+        if (named := table.find("label", reads.label, LABEL)) is not None:
             _checked(table.names(named), model, origin)
-    inputs: dict[str, Any] = {model.reads.kind: model.reads.column}
-    columns = Columns(labels=column, groups=group, splits=model.split_column, **inputs) if path.is_file() else None
+        inputs: dict[str, Any] = {reads.kind: reads.column}
+        columns = Columns(labels=reads.label, groups=group, splits=model.split_column, **inputs)
     samples = read_samples(path, columns, allow_outside=allow_outside, advice=ADVICE)
     assert samples.labels is not None
     groups = None if samples.groups is None else _known_groups(samples.groups, samples.source or Path("data"))
@@ -110,7 +109,7 @@ def _read_features(path: Path, model: Model, origin: str, group: str | None) -> 
     if path.suffix.lower() == ".npy":
         raise InputError(f"{path} holds features without labels: put both into one .npz, under the names X and y.")
     reads = model.reads
-    found = read_feature_file(path, reads.asked(labels=_label_column(model), groups=group))
+    found = read_feature_file(path, reads.asked(labels=reads.label, groups=group))
     reads.check_made_alike(found.embedding, path)
     splits = None if found.splits is None else split_names(found.splits, str(path))
     labels, groups = _checked(_class_labels(found, model, path), model, origin), None
@@ -175,8 +174,3 @@ def _groups(values: Sequence[str] | None, kept: np.ndarray) -> tuple[list[str], 
     names = list(natural_order(values))
     numbers = {name: number for number, name in enumerate(names)}
     return names, torch.tensor([numbers[name] for name, here in zip(values, kept, strict=True) if here])
-
-
-def _label_column(model: Model) -> str | None:
-    label = model.reads.label
-    return None if label is not None and label.lower().endswith(".npy") else label  # an earlier icda kept such a path

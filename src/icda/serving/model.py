@@ -66,6 +66,8 @@ class Reads:
         kinds = {name: kind for name, kind in get_type_hints(cls).items() if name not in ("table", *NOT_SAVED)}
         saved: dict[str, Any] = {name: given.get(name) for name in kinds}
         check(saved, kinds, f"{origin}: ")
+        if str(saved["label"]).lower().endswith(".npy"):  # an earlier icda kept the path of the labels
+            saved["label"] = None
         if (size := saved["image_size"]) is not None:
             check_side(size, origin)
         table = None if given.get("table") is None else plan_from_list(given["table"], origin)
@@ -223,10 +225,9 @@ def check_finite(features: np.ndarray, columns: tuple[str, ...] | None, path: Pa
     if finite.all():
         return
     row, place = (int(number) for number in np.argwhere(~finite)[0])
-    named = columns is not None and len(columns) == features.shape[1]
-    where = (
-        f" (counted from 0), column {columns[place]!r}" if columns and named else f", column {place} (counted from 0)"
-    )
+    where = f", column {place} (counted from 0)"
+    if columns is not None and len(columns) == features.shape[1]:
+        where = f" (counted from 0), column {columns[place]!r}"
     rows = int((~finite.all(1)).sum())
     raise InputError(
         f"{path}: the features of {rows} of {len(features)} rows hold NaN or infinite values, the first in row "

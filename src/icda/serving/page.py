@@ -16,7 +16,7 @@ from icda.report.sections.verdicts import answer_of, found_sentences, glossary
 from icda.serving.contrast import Strips, columns_in_words, contrasts, in_words, show_inputs
 from icda.serving.fitting import Fitted
 from icda.serving.headline import found_in_short, headline, new_data, next_step, warning
-from icda.serving.trial import JudgedPart, TrialLine
+from icda.serving.trial import JudgedPart
 
 SHOWN = 50  # rows of each ranking
 CONTRASTS, TILES, TEXTS = 2, 6, 3  # classes on the first screen, pictures and texts of each lot
@@ -178,16 +178,12 @@ def _folds(parts: Mapping[str, tuple[str, Markup]], places: tuple[str, ...]) -> 
 
 def _brought(fitted: Fitted) -> list[Markup]:
     trial = fitted.trial
-
-    def row(line: TrialLine) -> list[object]:
-        before = "" if line.before is None else percent(line.before.accuracy)
-        return [line.name, line.which, line.after.samples, before, percent(line.after.accuracy)]
-
+    rows = [[line.name, line.which, line.after.samples, *line.shares] for line in trial.lines()]
     header = ["", "Which", "Samples", "Plain training", "This model"]
     caption = f"Shares that are right; judged: {trial.held_out}"
     said = [
         element("p", element("strong", "Done: "), fitted.done),
-        element("div", table(caption, header, list(map(row, trial.lines())), names=2, sortable=False), id="figures"),
+        element("div", table(caption, header, rows, names=2, sortable=False), id="figures"),
     ]
     if trial.before is not None and trial.after.accuracy < trial.before.accuracy - LOSS:
         treated = fitted.has_shortcut_reader or trial.are_known

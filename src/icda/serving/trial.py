@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from icda.metrics.figures import FEWEST
-from icda.report.formatting import NORMAL_95, wilson
+from icda.report.formatting import NORMAL_95, percent, wilson
 
 FOLDS = 5
 
@@ -77,6 +77,11 @@ class TrialLine(NamedTuple):
         if self.before is None or self.before.name == self.after.name:
             return self.after.name
         return f"{self.before.name}; now {self.after.name}"
+
+    @property
+    def shares(self) -> tuple[str, str]:
+        """Before and after, in per cent."""
+        return "" if self.before is None else percent(self.before.accuracy), percent(self.after.accuracy)
 
 
 @dataclass(frozen=True)
