@@ -98,6 +98,7 @@ def test_features_through_the_head_are_the_logits_and_a_loss_of_them_reaches_the
     torch.testing.assert_close(tap.logits, logits, rtol=0, atol=0)
     assert (tap.num_classes, tap.feature_dim) == tuple(weight.shape)
     if grad:
+        assert tap.features.requires_grad
         ICDALoss(tap.num_classes, tap.feature_dim)(tap.features, TARGETS, tap.head, 0.5, tap.logits).backward()
         assert all(value.grad is not None for value in (next(model.parameters()), *tap.head.parameters()))
 

@@ -146,9 +146,7 @@ def test_every_image_is_tested_once_over_the_folds_and_not_trained_on_there(firs
     for task, mine in zip(first, men, strict=True):
         assert not mine & set(task.train.rows.tolist())
         assert (task.group_names[3], len(mine) in (16, 17)) == ("blond, male", True)
-
-
-def test_the_first_images_are_small_augmented_and_the_same_in_all_folds(first):
+    # The images are small, augmented, and the same in all folds.
     one, other = first[:2]
     assert one.train.source is other.train.source
     assert one.data_hash != other.data_hash

@@ -138,7 +138,7 @@ OTHER = file(
 )
 
 
-def test_images_of_the_other_file_come_first_and_validation_gives_at_most_half():
+def test_metadata_come_from_images_of_the_other_file_first_and_validation_gives_at_most_half():
     unused, lent, rest = choose_metadata(OWN, OTHER, seed=0)
     cells = list(zip(unused.names, unused.targets.tolist(), unused.attributes.tolist(), strict=True))
     dogs = [name for name, target, attribute in cells if (target, attribute) == (0, 0)]
@@ -149,16 +149,7 @@ def test_images_of_the_other_file_come_first_and_validation_gives_at_most_half()
     assert len(lent) == METADATA_PER_ATTRIBUTE
     assert all(name.startswith("own cat") for name in lent.names)
     assert sorted([*lent.names, *rest.names]) == sorted(OWN.sets["val"].names)
-
-
-def test_a_short_cell_of_validation_gives_half():
-    _, lent, rest = choose_metadata(OWN, file(("dog", "cat")), seed=0)
-    assert sum(name.startswith("own dog") for name in lent.names) == 4
-    assert sum(name.startswith("own dog") for name in rest.names) == 5
-
-
-def test_neither_trained_nor_tested_images_become_metadata_and_the_seed_decides_the_choice():
-    unused, lent, _ = choose_metadata(OWN, OTHER, seed=0)
+    # Neither trained nor tested images become metadata, and the seed decides the choice.
     taken = set(unused.names) | set(lent.names)
     assert not taken & {*OWN.sets["train"].names, *OWN.sets["test_bbl"].names, *OTHER.sets["test_bl"].names}
     again, other = (choose_metadata(OWN, OTHER, seed=seed) for seed in (0, 1))
@@ -166,7 +157,10 @@ def test_neither_trained_nor_tested_images_become_metadata_and_the_seed_decides_
     assert lent.names != other[1].names
 
 
-def test_files_of_different_classes_are_refused():
+def test_a_short_cell_of_validation_gives_half_and_files_of_different_classes_are_refused():
+    _, lent, rest = choose_metadata(OWN, file(("dog", "cat")), seed=0)
+    assert sum(name.startswith("own dog") for name in lent.names) == 4
+    assert sum(name.startswith("own dog") for name in rest.names) == 5
     with pytest.raises(ValueError, match="different classes"):
         choose_metadata(OWN, file(("dog", "bird")), seed=0)
 
