@@ -13,8 +13,8 @@ from icda.errors import InputError
 from icda.explain import margins as measures
 from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.grad_cam import HeatMaps, grad_cam
-from icda.explain.pictures import pixels_of, require_pictures
-from icda.explain.plots import PictureCell, draw_grid, heat_cells, plot_margins, plot_variances
+from icda.explain.pictures import heat_overlay, pixels_of, require_pictures
+from icda.explain.plots import PictureCell, draw_grid, plot_margins, plot_variances, with_centre_box
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
@@ -161,7 +161,8 @@ def _gradcam(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
         words = ["–" if share.isnan() else f"{100 * float(share):.0f} %" for share in shares]
         captions = [f"{task.class_name(int(c))}, {word} centre" for c, word in zip(said, words, strict=True)]
         good = (said == batch.targets[shown]).tolist()
-        grid.append((run.label, heat_cells(pixels, maps.heat[shown], captions, good)))
+        heats = (with_centre_box(heat_overlay(*pair)) for pair in zip(pixels, maps.heat[shown], strict=True))
+        grid.append((run.label, [PictureCell(*cell) for cell in zip(heats, captions, good, strict=True)]))
         rows += _heat_rows(run.label, task, batch, maps)
         summary += _heat_summary(run.label, task, batch, maps)
     note = "Heat of the predicted class; blue: right, orange: wrong. Even heat has 25 % in the centre box."
