@@ -13,10 +13,20 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from icda.data.embedding.features import write_arrays
 from icda.data.task import Batch
 from icda.methods import Context, Setup
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, Trainer, train
+
+
+def write_embedded(path, features, ids, labels=None, names=(), encoder="e"):
+    """A file as `icda embed` writes it; labels (N,), if they are known, number the names."""
+    arrays = {"id": np.array(ids), "skipped": np.array([], dtype="<U1")}
+    arrays |= {"encoder": np.array(encoder), "encoder_version": np.array("1")}
+    if labels is not None:
+        arrays |= {"y": np.array(names)[labels], "y_code": labels, "class_names": np.array(names)}
+    write_arrays(path, arrays, [features], features.shape)
 
 
 def make_context(*models, rate=None, optimizers=(), data=(), **settings):

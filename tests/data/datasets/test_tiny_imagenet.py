@@ -11,8 +11,7 @@ from icda.data import create_task
 from icda.data.bias.generalised_tail import shares
 from icda.data.datasets import tiny_imagenet
 from icda.data.datasets.tiny_imagenet import FILE, locate_file, read_clusters, read_stored
-from icda.data.embedding.features import write_arrays
-from support import load_module
+from support import load_module, write_embedded
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/tiny_imagenet_clusters.py", "tiny_imagenet_clusters")
 
@@ -67,12 +66,6 @@ def root(tmp_path, monkeypatch, encode_images):
     return tmp_path
 
 
-def write_features(path, features, names):
-    arrays = {"id": np.array(names), "skipped": np.array([], dtype="<U1")}
-    arrays |= {"encoder": np.array("an encoder"), "encoder_version": np.array("1")}
-    write_arrays(path, arrays, [features], features.shape)
-
-
 def test_images_are_written_in_the_order_of_the_file(root):
     assert TOOL.main(["images", str(root / "images")]) == 0
     names = sorted(path.name for path in (root / "images").iterdir())
@@ -87,7 +80,7 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root, monkeypatch)
     directions = np.repeat(np.arange(6), (8, 5, 3, 2, 1, 1)).repeat(2)
     lengths = np.random.default_rng(1).uniform(0.01, 100, (IMAGES, 1))
     features = (np.eye(6)[directions] * lengths).astype(np.float32)
-    write_features(root / "features.npz", features, [f"{row:05d}.png" for row in range(IMAGES)])
+    write_embedded(root / "features.npz", features, [f"{row:05d}.png" for row in range(IMAGES)])
     assert TOOL.main(["clusters", str(root / "features.npz"), str(root / "clusters.npz")]) == 0
     stored = read_stored(locate_file(root))
     monkeypatch.setattr(tiny_imagenet, "CLUSTER_FILE", root / "clusters.npz")
@@ -98,7 +91,7 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root, monkeypatch)
 
 def test_features_of_other_images_are_refused(root):
     names = [f"{row:05d}.png" for row in range(IMAGES)][::-1]
-    write_features(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
+    write_embedded(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
     with pytest.raises(ValueError, match="expected one for each of 40 images in the order of the file"):
         TOOL.make_clusters(root / "features.npz", root / "clusters.npz")
 
