@@ -60,7 +60,15 @@ def make_figure(
     if name not in FIGURES:
         raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")
     check_suffix(out)
-    _check_runs(runs)
+    first = runs[0].task
+    for run in runs[1:]:
+        if run.task.name != first.name or run.task.data_hash != first.data_hash:
+            raise InputError(
+                f"runs of one figure must share their data: {runs[0].label!r} is of task {first.name!r}, "
+                f"{run.label!r} of {run.task.name!r} (or of another data seed)."
+            )
+    if len({run.label for run in runs}) < len(runs):
+        raise InputError(f"runs of one figure need different labels, got {', '.join(run.label for run in runs)}.")
     figure, tables = FIGURES[name](runs, options or FigureOptions())
     with replacing(out) as picture:
         figure.savefig(picture, format=out.suffix[1:].lower())
@@ -76,18 +84,6 @@ def make_figure(
 def check_suffix(out: Path) -> None:
     if out.suffix.lower() not in SUFFIXES:
         raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
-
-
-def _check_runs(runs: Sequence[TrainedRun]) -> None:
-    first = runs[0].task
-    for run in runs[1:]:
-        if run.task.name != first.name or run.task.data_hash != first.data_hash:
-            raise InputError(
-                f"runs of one figure must share their data: {runs[0].label!r} is of task {first.name!r}, "
-                f"{run.label!r} of {run.task.name!r} (or of another data seed)."
-            )
-    if len({run.label for run in runs}) < len(runs):
-        raise InputError(f"runs of one figure need different labels, got {', '.join(run.label for run in runs)}.")
 
 
 def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
