@@ -19,6 +19,33 @@ from icda.methods import Context, Setup
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, Trainer, train
 
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "[PAD]"]  # its padding id is not 0
+
+
+def text_tokeniser():
+    """A Hugging Face tokeniser of the words above."""
+    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", WORDS.index("[CLS]")), ("[SEP]", WORDS.index("[SEP]"))]
+    )
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "pad", "cls", "sep", "mask")}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
+
+
+def write_text_model(folder, tokeniser=True, **sizes):
+    """A random DistilBERT of one layer and twelve positions, or as `sizes` say, and its tokeniser."""
+    transformers = pytest.importorskip("transformers")
+    usual = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 12}
+    words = {"vocab_size": len(WORDS), "pad_token_id": WORDS.index("[PAD]")}
+    torch.manual_seed(0)
+    config = transformers.DistilBertConfig(**words, **{**usual, **sizes})
+    transformers.DistilBertForSequenceClassification(config).save_pretrained(folder)
+    if tokeniser:
+        text_tokeniser().save_pretrained(folder)
+    return str(folder)
+
 
 def write_embedded(path, features, ids, labels=None, names=(), encoder="e"):
     """A file as `icda embed` writes it; labels (N,), if they are known, number the names."""
