@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import io
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from icda.data.datasets.glt import SETS
 from icda.data.embedding.features import write_arrays
 from icda.data.task import Batch
 from icda.methods import Context, Setup
@@ -45,6 +47,33 @@ def write_text_model(folder, tokeniser=True, **sizes):
     if tokeniser:
         text_tokeniser().save_pretrained(folder)
     return str(folder)
+
+
+def encode_images(images):
+    """Blob and offsets of lossless WebP images (N, H, W, 3) laid end to end."""
+    parts = []
+    for image in images:
+        buffer = io.BytesIO()
+        Image.fromarray(image).save(buffer, "WEBP", lossless=True)
+        parts.append(buffer.getvalue())
+    offsets = np.cumsum([0, *map(len, parts)])
+    return {"blob": np.frombuffer(b"".join(parts), dtype=np.uint8), "offsets": offsets}
+
+
+def annotate(classes, sets, label=str):
+    """A file of the GLT benchmark: each set has the (class, attribute) of an image by its key; labels may be texts."""
+    content = {
+        "cat2id": {name: label(number) for number, name in enumerate(classes)},
+        "id2cat": {str(number): name for number, name in enumerate(classes)},
+    }
+    for name in SETS:
+        own = sets.get(name, {})
+        content[name] = {
+            "label": {key: label(target) for key, (target, _) in own.items()},
+            "frequency": {key: target for key, (target, _) in own.items()},
+            "attribute": {key: attribute for key, (_, attribute) in own.items()},
+        }
+    return content
 
 
 def write_embedded(path, features, ids, labels=None, names=(), encoder="e"):

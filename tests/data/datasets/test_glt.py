@@ -18,13 +18,13 @@ from icda.data.datasets.glt import (
     read_annotations,
     shorter_side_square,
 )
-from support import load_module
+from support import annotate, load_module
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_glt.py", "imagenet_glt_tool")
 
 
 @pytest.fixture
-def content(annotate):
+def content():
     """A file in the layout of the benchmark: labels are strings there, attributes and frequencies are numbers."""
     sets = {
         "train": {"/a/n1/x.JPEG": (0, 0), "/a/n2/y.JPEG": (1, 2)},
@@ -181,7 +181,7 @@ FOREIGN = "/data4/coco_glt"  # where the scripts of the benchmark wrote by defau
 
 
 @pytest.fixture
-def root(tmp_path, write_image, annotate):
+def root(tmp_path, write_image):
     """Two folders as mscoco_glt_crop.py writes them: sets map an object's key to its (class, attribute)."""
     long_tailed = {
         "train": {"11": (0, 0), "12": (0, 1), "13": (1, 0)},

@@ -10,7 +10,7 @@ from icda.data import create_task
 from icda.data.bias.generalised_tail import TailSizes
 from icda.data.datasets.glt import BALANCED, LONG_TAILED
 from icda.data.registry import DatasetNotFoundError
-from support import load_module, write_embedded
+from support import annotate, load_module, write_embedded
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_glt.py", "imagenet_glt_tool")
 
@@ -19,7 +19,7 @@ FOREIGN = "/data4/imagenet/ILSVRC/Data/CLS-LOC/train"  # where the published fil
 
 
 @pytest.fixture
-def folder(tmp_path, write_image, annotate):
+def folder(tmp_path, write_image):
     folder = tmp_path / "imagenet_glt"
     folder.mkdir()
     long_tailed = {

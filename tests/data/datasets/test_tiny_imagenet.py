@@ -11,7 +11,7 @@ from icda.data import create_task
 from icda.data.bias.generalised_tail import shares
 from icda.data.datasets import tiny_imagenet
 from icda.data.datasets.tiny_imagenet import FILE, locate_file, read_clusters, read_stored
-from support import load_module, write_embedded
+from support import encode_images, load_module, write_embedded
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/tiny_imagenet_clusters.py", "tiny_imagenet_clusters")
 
@@ -25,7 +25,7 @@ def real_root(real_data):
     return real_data
 
 
-def test_images_are_decoded_into_the_splits_the_file_says(tmp_path, encode_images):
+def test_images_are_decoded_into_the_splits_the_file_says(tmp_path):
     """A file of the same layout: 100 classes, one to three training images each, 12 held out; lossless, so comparable."""
     labels = np.concatenate([np.repeat(np.arange(100), 1 + np.arange(100) % 3), np.repeat(np.arange(100), 12)])
     split = np.where(np.arange(len(labels)) < len(labels) - 1200, 0, 2)
@@ -57,7 +57,7 @@ def test_the_real_file_is_long_tailed_100_to_1(real_root):
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch, encode_images):
+def root(tmp_path, monkeypatch):
     """A small file of the layout, lossless, named by ICDA_DATA."""
     pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, 32, 32, 3), dtype=np.uint8)
     known = {"y": (np.arange(IMAGES) % 2).astype(np.uint8), "split": np.zeros(IMAGES, dtype=np.uint8)}
