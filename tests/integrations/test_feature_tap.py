@@ -5,9 +5,7 @@ import gc
 import io
 import re
 import weakref
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -79,7 +77,6 @@ def auto_image():
 
 
 MODELS = [sequential, torchvision_style, convolution_head, distilbert, gpt2, auto_image]
-Make = Callable[[], tuple[nn.Module, dict[str, Tensor]]]
 
 
 def logits_of(result):
@@ -304,8 +301,8 @@ def test_a_model_without_linear_layers_and_wrong_heads_are_refused():
 @pytest.mark.parametrize("named", [True, False])
 def test_a_tap_and_a_compiled_graph_go_together_in_either_order(compiled_first, named):
     torch.manual_seed(0)
-    model: Any = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
-    compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
     head = "2" if named else None
     if compiled_first:
         tap = FeatureTap(compiled, head)

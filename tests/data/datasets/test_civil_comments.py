@@ -1,6 +1,5 @@
 import csv
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from icda.data.tokens import hash_tokens
 from icda.training import TrainConfig, train
 
 WILDS_COLUMNS = ["", "id", "comment_text", "created_date", "toxicity", *IDENTITIES, "identity_any", "split"]
-Comment = dict[str, Any]
 
 
 def comments(count=80, seed=0):

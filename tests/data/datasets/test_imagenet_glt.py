@@ -32,7 +32,7 @@ def folder(tmp_path, write_image):
     balanced = {"train": [(0, 0), (1, 0)], "val": [(1, 2)], "test_bl": [(1, 1)], "test_bbl": [(0, 2), (1, 2)]}
     numbers = itertools.count()
     for file, sets in ((LONG_TAILED, long_tailed), (BALANCED, balanced)):
-        keyed: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in sets}
+        keyed = {name: {} for name in sets}
         for name, images in sets.items():
             for label, attribute in images:
                 place = f"{CLASSES[label]}/{CLASSES[label]}_{next(numbers)}.JPEG"
