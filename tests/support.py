@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import io
 import os
 import sys
 from typing import Any
@@ -14,10 +15,75 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from icda.data.datasets.glt import SETS
+from icda.data.embedding.features import write_arrays
 from icda.data.task import Batch
 from icda.methods import Context, Setup
 from icda.models.base import FeatureClassifier, Output
 from icda.training import TrainConfig, Trainer, train
+
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "[PAD]"]  # its padding id is not 0
+
+
+def text_tokeniser():
+    """A Hugging Face tokeniser of the words above."""
+    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", WORDS.index("[CLS]")), ("[SEP]", WORDS.index("[SEP]"))]
+    )
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "pad", "cls", "sep", "mask")}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
+
+
+def write_text_model(folder, tokeniser=True, **sizes):
+    """A random DistilBERT of one layer and twelve positions, or as `sizes` say, and its tokeniser."""
+    transformers = pytest.importorskip("transformers")
+    usual = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 12}
+    words = {"vocab_size": len(WORDS), "pad_token_id": WORDS.index("[PAD]")}
+    torch.manual_seed(0)
+    config = transformers.DistilBertConfig(**words, **{**usual, **sizes})
+    transformers.DistilBertForSequenceClassification(config).save_pretrained(folder)
+    if tokeniser:
+        text_tokeniser().save_pretrained(folder)
+    return str(folder)
+
+
+def encode_images(images):
+    """Blob and offsets of lossless WebP images (N, H, W, 3) laid end to end."""
+    parts = []
+    for image in images:
+        buffer = io.BytesIO()
+        Image.fromarray(image).save(buffer, "WEBP", lossless=True)
+        parts.append(buffer.getvalue())
+    offsets = np.cumsum([0, *map(len, parts)])
+    return {"blob": np.frombuffer(b"".join(parts), dtype=np.uint8), "offsets": offsets}
+
+
+def annotate(classes, sets, label=str):
+    """A file of the GLT benchmark: each set has the (class, attribute) of an image by its key; labels may be texts."""
+    content = {
+        "cat2id": {name: label(number) for number, name in enumerate(classes)},
+        "id2cat": {str(number): name for number, name in enumerate(classes)},
+    }
+    for name in SETS:
+        own = sets.get(name, {})
+        content[name] = {
+            "label": {key: label(target) for key, (target, _) in own.items()},
+            "frequency": {key: target for key, (target, _) in own.items()},
+            "attribute": {key: attribute for key, (_, attribute) in own.items()},
+        }
+    return content
+
+
+def write_embedded(path, features, ids, labels=None, names=(), encoder="e"):
+    """A file as `icda embed` writes it; labels (N,), if they are known, number the names."""
+    arrays = {"id": np.array(ids), "skipped": np.array([], dtype="<U1")}
+    arrays |= {"encoder": np.array(encoder), "encoder_version": np.array("1")}
+    if labels is not None:
+        arrays |= {"y": np.array(names)[labels], "y_code": labels, "class_names": np.array(names)}
+    write_arrays(path, arrays, [features], features.shape)
 
 
 def make_context(*models, rate=None, optimizers=(), data=(), **settings):

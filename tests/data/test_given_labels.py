@@ -1,7 +1,6 @@
 """Training labels from a file: every format, both lengths, what is kept, and what is refused."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +62,7 @@ def test_labels_for_the_training_samples_alone_are_taken_in_their_order(tmp_path
 def test_a_run_trains_on_the_labels_of_the_file_and_logs_how_strengths_see_the_wrong_ones(tmp_path):
     task = create_task("digits_flip_noise")
     np.save(tmp_path / "people.npy", task.train.targets.numpy())
-    common: dict[str, Any] = {"method": "meta_icda", "model": "mlp", "epochs": 1, "options": {"lookahead": "head"}}
+    common = {"method": "meta_icda", "model": "mlp", "epochs": 1, "options": {"lookahead": "head"}}
     config = TrainConfig(task="digits", labels=str(tmp_path / "people.npy"), out=str(tmp_path / "file"), **common)
     assert torch.equal(load_task(config).train.targets, task.train.targets)
     by_file = train(config)

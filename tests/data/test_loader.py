@@ -91,7 +91,7 @@ def test_a_last_batch_with_a_single_sample_for_a_rank_is_dropped(count, world, b
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_an_evaluation_misses_nothing_and_keeps_the_order(world):
     split = _vectors(17)
-    seen: list[list[int]] = []
+    seen = []
     for rank in range(world):
         loader = _loader(split, shuffle=False, augment=False, rank=rank, world_size=world)
         assert len(loader) == 3

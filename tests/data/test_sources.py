@@ -96,7 +96,7 @@ class TestTextArray:
         assert source.fetch(torch.tensor([2, 2]))["input_ids"].shape == (2, 1), "wordless texts have one column"
 
     def test_a_text_is_tokenised_once(self):
-        seen: list[str] = []
+        seen = []
 
         def tokenise(texts):
             seen.extend(texts)

@@ -6,7 +6,6 @@ from icda.explain.plots import (
     WRONG,
     PictureCell,
     draw_grid,
-    heat_cells,
     look,
     plot_variances,
     with_centre_box,
@@ -49,7 +48,7 @@ def test_rows_and_captions_stand_where_they_belong():
     assert [axes.get_ylabel() for axes in figure.axes] == ["top", "", "below", ""]
     assert [axes.get_xlabel() for axes in figure.axes] == ["a", "", "b", ""]
     assert [len(axes.images) for axes in figure.axes] == [1, 0, 1, 0]
-    cells = heat_cells(torch.rand(2, 3, 8, 8), torch.rand(2, 8, 8), ["x", "y"], [True, False])
+    cells = [PictureCell(torch.rand(3, 8, 8), "x", True), PictureCell(torch.rand(3, 8, 8), "y", False)]
     colours = [axes.xaxis.label.get_color() for axes in draw_grid([("run", cells)], "title").axes]
     assert colours == [RIGHT, WRONG]
 

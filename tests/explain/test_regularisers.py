@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from icda.explain.regularisers import FACTORS, first_order_term, regulariser
-from icda.losses import LOSSES, CrossEntropyLoss, ICDALoss
+from icda.losses import LOSSES, CrossEntropyLoss
 
 C, A, N = 4, 5, 12
 COUNTS = torch.tensor([8.0, 4.0, 2.0, 1.0])
@@ -49,7 +49,7 @@ def test_a_loss_has_the_factors_of_its_row_and_no_other(name, batch):
 
 def test_the_row_of_icda_is_what_the_table_prints(batch):
     features, targets, (weight, bias) = batch
-    loss: ICDALoss = build("icda")
+    loss = build("icda")
     lam, covariance, mean = loss.lambda0 * 0.6, loss.statistics.covariance, loss.statistics.mean
     terms = regulariser(loss, features, targets, (weight, bias), 0.6, as_printed=True)
     for i, y in enumerate(targets.tolist()):

@@ -5,9 +5,7 @@ import gc
 import io
 import re
 import weakref
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -79,7 +77,6 @@ def auto_image():
 
 
 MODELS = [sequential, torchvision_style, convolution_head, distilbert, gpt2, auto_image]
-Make = Callable[[], tuple[nn.Module, dict[str, Tensor]]]
 
 
 def logits_of(result):
@@ -88,7 +85,7 @@ def logits_of(result):
 
 @pytest.mark.parametrize("make", MODELS)
 @pytest.mark.parametrize("grad", [True, False])
-def test_features_through_the_head_are_the_logits(make, grad):
+def test_features_through_the_head_are_the_logits_and_a_loss_of_them_reaches_the_whole_model(make, grad):
     model, inputs = make()
     tap = FeatureTap(model)
     with torch.set_grad_enabled(grad):
@@ -97,24 +94,10 @@ def test_features_through_the_head_are_the_logits(make, grad):
     torch.testing.assert_close(nn.functional.linear(tap.features, weight, bias), logits)
     torch.testing.assert_close(tap.logits, logits, rtol=0, atol=0)
     assert (tap.num_classes, tap.feature_dim) == tuple(weight.shape)
-
-
-@pytest.mark.parametrize("make", MODELS)
-def test_two_changed_lines_train_a_model(make):
-    model, inputs = make()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    tap, loss_fn = FeatureTap(model), None
-    losses = []
-    for step in range(20):
-        model(**inputs)
-        loss_fn = loss_fn or ICDALoss(tap.num_classes, tap.feature_dim)
-        loss = loss_fn(tap.features, TARGETS, tap.head, step / 20, tap.logits)
-        optimizer.zero_grad()
-        loss.backward()
-        assert all(p.grad is not None for p in tap.head.parameters())
-        optimizer.step()
-        losses.append(nn.functional.cross_entropy(tap.logits, TARGETS).item())
-    assert losses[-1] < losses[0]
+    if grad:
+        assert tap.features.requires_grad
+        ICDALoss(tap.num_classes, tap.feature_dim)(tap.features, TARGETS, tap.head, 0.5, tap.logits).backward()
+        assert all(value.grad is not None for value in (next(model.parameters()), *tap.head.parameters()))
 
 
 def test_the_loss_and_its_gradients_are_those_of_the_call_by_hand():
@@ -318,8 +301,8 @@ def test_a_model_without_linear_layers_and_wrong_heads_are_refused():
 @pytest.mark.parametrize("named", [True, False])
 def test_a_tap_and_a_compiled_graph_go_together_in_either_order(compiled_first, named):
     torch.manual_seed(0)
-    model: Any = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
-    compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
     head = "2" if named else None
     if compiled_first:
         tap = FeatureTap(compiled, head)

@@ -3,7 +3,7 @@
 import copy
 import subprocess
 import sys
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
@@ -18,7 +18,6 @@ from icda.models import from_huggingface
 from icda.registry import UnknownNameError
 
 LABELS = [0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1]
-Sample = dict[str, Any]
 
 
 def make_model(dropout=0.0):
@@ -151,7 +150,7 @@ def test_evaluation_is_plain_cross_entropy_and_leaves_the_statistics(tmp_path):
 
 
 def test_class_counts_come_from_the_training_set_and_progress_from_the_steps(tmp_path):
-    seen: list[float] = []
+    seen = []
 
     class Recorded(ICDALoss):
         def forward(self, *arguments):

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from typing import Any
 
 import lightning.pytorch as pl
 import pytest
@@ -29,7 +28,7 @@ class Module(pl.LightningModule):
         self.network = make_network()
         self.criterion = TappedLoss(self.network, ICDALoss(3, 8, torch.tensor([10, 5, 5])))
         self.validates = validates
-        self.progress: list[float] = []
+        self.progress = []
 
     def training_step(self, batch, index):
         self.network(batch[0])
@@ -112,7 +111,7 @@ def test_it_can_be_monitored_and_resuming_is_exact(tmp_path):
         )
 
     whole = Module()
-    settings: dict[str, Any] = {"max_epochs": 4, "enable_checkpointing": True}
+    settings = {"max_epochs": 4, "enable_checkpointing": True}
     make_trainer(tmp_path, callbacks=[RobustCallback(), keeper()], **settings).fit(whole, loader(), loader())
     again = Module()
     trainer = make_trainer(tmp_path, callbacks=[RobustCallback(), keeper()], **settings)

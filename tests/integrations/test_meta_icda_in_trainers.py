@@ -49,7 +49,7 @@ def test_a_lightning_module_returns_its_loss(options):
     data = TensorDataset(inputs, TARGETS)
     module = Module(data)
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    trainer: Any = pl.Trainer(max_epochs=4, accelerator="cpu", **quiet, **options)
+    trainer = pl.Trainer(max_epochs=4, accelerator="cpu", **quiet, **options)
     trainer.fit(module, DataLoader(data, batch_size=20, shuffle=True))
     assert float((module.network(inputs).logits.argmax(1) == TARGETS).float().mean()) > 0.9
     assert float(module.criterion.statistics.count.sum()) == 480

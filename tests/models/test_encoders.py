@@ -3,7 +3,6 @@
 import json
 import sys
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -88,13 +87,13 @@ def test_a_prefix_alone_and_an_image_size_for_texts_are_refused():
 
 def test_timm_is_asked_for_the_pooled_model_and_its_own_recipe(monkeypatch):
     """timm itself needs torchvision, which is not installed here: this fake stands for the three names that we use."""
-    asked: dict[str, Any] = {}
+    asked = {}
 
     def create_model(name, **options):
         asked.update(name=name, **options)
         return Means()
 
-    timm: Any = ModuleType("timm")
+    timm = ModuleType("timm")
     timm.__version__, timm.create_model = "1.0", create_model
     recipe = {"input_size": (3, 48, 48), "mean": (0.0,) * 3, "std": (1.0,) * 3}
     timm.data = SimpleNamespace(resolve_model_data_config=lambda model: recipe)

@@ -13,35 +13,11 @@ from icda.data.tokens import HASHED_WORDS, Tokeniser, hash_tokenise
 from icda.models.huggingface import load_huggingface
 from icda.models.tokenisers import TOKENISERS, load_tokeniser, read_by, tokeniser_of, with_tokeniser
 from icda.registry import UnknownNameError
+from support import WORDS, text_tokeniser, write_text_model
 
 transformers = pytest.importorskip("transformers")
 
-WORDS = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "[PAD]"]
 PADDING, CLS, SEP = WORDS.index("[PAD]"), WORDS.index("[CLS]"), WORDS.index("[SEP]")
-
-
-def write_model(folder, vocabulary=None, tokeniser=True, **settings):
-    """A random DistilBERT of one layer; its padding id is 8, to be told from the usual 0."""
-    sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 12}
-    config = transformers.DistilBertConfig(
-        vocab_size=vocabulary or len(WORDS), pad_token_id=PADDING, **sizes, **settings
-    )
-    torch.manual_seed(0)
-    transformers.DistilBertForSequenceClassification(config).save_pretrained(folder)
-    if tokeniser:
-        make_tokeniser().save_pretrained(folder)
-    return str(folder)
-
-
-def make_tokeniser():
-    tokenizers = pytest.importorskip("tokenizers")
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
-    )
-    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, mask_token="[MASK]", **names)
 
 
 def write_table(path, rows=40):
@@ -52,7 +28,7 @@ def write_table(path, rows=40):
 
 def test_a_task_of_texts_gets_the_tokens_the_model_was_saved_with(tmp_path):
     task = csv_task(write_table(tmp_path / "films.csv"))
-    read = read_by(task, f"hf:{write_model(tmp_path / 'model')}")
+    read = read_by(task, f"hf:{write_text_model(tmp_path / 'model')}")
     rows = read.train.rows.tolist()
     source = read.train.source
     longest, shortest = (next(p for p, row in enumerate(rows) if row % 4 == rest) for rest in (3, 0))
@@ -68,7 +44,7 @@ def test_a_task_of_texts_gets_the_tokens_the_model_was_saved_with(tmp_path):
 
 
 def test_a_text_is_cut_before_its_closing_token(tmp_path):
-    tokeniser = load_tokeniser(write_model(tmp_path), len(WORDS), 12)
+    tokeniser = load_tokeniser(write_text_model(tmp_path), len(WORDS), 12)
     (ids,) = tokeniser.encode(["good " * 50], 5)
     assert ids == [CLS, *[WORDS.index("good")] * 3, SEP]
     assert (tokeniser.padding, tokeniser.max_length) == (PADDING, 12)
@@ -76,7 +52,7 @@ def test_a_text_is_cut_before_its_closing_token(tmp_path):
 
 def test_two_threads_may_ask_for_different_lengths(tmp_path):
     """A loader's thread and the trainer's share a tokeniser, and its length is a setting inside it."""
-    tokeniser = load_tokeniser(write_model(tmp_path), len(WORDS))
+    tokeniser = load_tokeniser(write_text_model(tmp_path), len(WORDS))
     with ThreadPoolExecutor(4) as pool:
         lengths = [3 + number % 5 for number in range(200)]
         found = list(pool.map(lambda length: tokeniser.encode(["good " * 20] * 8, length), lengths))
@@ -108,15 +84,15 @@ def test_a_text_model_on_images_and_the_reverse_are_refused(tmp_path):
 
 def test_a_tokeniser_that_is_missing_or_of_another_model_is_refused(tmp_path):
     with pytest.raises(OSError, match=r"none has no tokeniser: save the one"):
-        tokeniser_of(f"hf:{write_model(tmp_path / 'none', tokeniser=False)}")
+        tokeniser_of(f"hf:{write_text_model(tmp_path / 'none', tokeniser=False)}")
     with pytest.raises(OSError, match=r"the tokeniser of .*nowhere cannot be loaded"):
         load_tokeniser(str(tmp_path / "nowhere"), 5)
     with pytest.raises(ValueError, match=r"knows 9 tokens, its model only 5: they are no pair"):
-        load_tokeniser(write_model(tmp_path / "model"), 5)
+        load_tokeniser(write_text_model(tmp_path / "model"), 5)
 
 
 def test_a_tokeniser_without_padding_pads_with_the_end_of_a_text(tmp_path):
-    tokeniser = make_tokeniser()
+    tokeniser = text_tokeniser()
     tokeniser.pad_token, tokeniser.eos_token = None, "[SEP]"
     tokeniser.save_pretrained(tmp_path)
     assert load_tokeniser(str(tmp_path), len(WORDS)).padding == SEP
@@ -131,7 +107,7 @@ def test_a_decoder_without_padding_looks_for_what_its_tokeniser_pads_with(ends, 
     transformers.GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
     without = load_huggingface(str(tmp_path), 2).encoder.network.config
     assert without.pad_token_id == (1 if ends == 1 else 3), "the first end of a text, without a tokeniser"
-    make_tokeniser().save_pretrained(tmp_path)
+    text_tokeniser().save_pretrained(tmp_path)
     network = load_huggingface(str(tmp_path), 2).eval()
     source = csv_task(write_table(tmp_path / "films.csv"))
     read = read_by(source, f"hf:{tmp_path}").train

@@ -7,11 +7,8 @@ import torch
 
 from icda.training import TrainConfig, train
 from icda.training.run import evaluate_folder, load_folder, load_task
+from support import WORDS, write_text_model
 
-transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
-
-WORDS = ["[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a", "[PAD]"]
 PADDING = WORDS.index("[PAD]")
 SHARES = ["train"] * 6 + ["validation", "test", "test", "metadata"]
 STEPS = 48 // 8
@@ -19,20 +16,8 @@ STEPS = 48 // 8
 
 @pytest.fixture
 def model(tmp_path):
-    """hf:FOLDER of a DistilBERT of two layers, with a tokeniser of eight words and a padding id that is not 0."""
-    folder = tmp_path / "distilbert"
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names).save_pretrained(folder)
-    sizes = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 16}
-    config = transformers.DistilBertConfig(vocab_size=len(WORDS), pad_token_id=PADDING, **sizes)
-    torch.manual_seed(0)
-    transformers.DistilBertForSequenceClassification(config).save_pretrained(folder)
-    return f"hf:{folder}"
+    """hf:FOLDER of a DistilBERT of two layers with its tokeniser."""
+    return f"hf:{write_text_model(tmp_path / 'distilbert', n_layers=2, max_position_embeddings=16)}"
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from icda.data.embedding.features import read_arrays
 from icda.data.own.table import read_table
 from icda.data.task import Task
 from icda.errors import InputError, MissingFileError, UnreadableError
@@ -66,11 +67,6 @@ def read_labels(given: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _arrays(path: Path, name: str | None) -> Any:
-    with np.load(path, allow_pickle=False) as found:
-        return _one_of(dict(found), name, path)
-
-
 def _torch(path: Path, name: str | None) -> Any:
     """A tensor, or a dict of arrays as CIFAR-10N publishes it; numpy arrays are data, nothing else is unpickled."""
     rebuild = np.zeros(0).__reduce__()[0]
@@ -92,6 +88,6 @@ _READERS: dict[str, Callable[[Path, str | None], Any]] = {
     ".txt": lambda path, name: [int(line) for line in path.read_text().split()],
     ".csv": lambda path, name: [int(cell) for cell in _one_of(read_table(path).columns, name, path)],
     ".npy": lambda path, name: np.load(path, allow_pickle=False),
-    ".npz": _arrays,
+    ".npz": lambda path, name: _one_of(read_arrays(path), name, path),
     ".pt": _torch,
 }

@@ -13,8 +13,8 @@ from icda.errors import InputError
 from icda.explain import margins as measures
 from icda.explain.counterfactual import AUGMENTATIONS, TiedSamples
 from icda.explain.grad_cam import HeatMaps, grad_cam
-from icda.explain.pictures import pixels_of, require_pictures
-from icda.explain.plots import PictureCell, draw_grid, heat_cells, plot_margins, plot_variances
+from icda.explain.pictures import heat_overlay, pixels_of, require_pictures
+from icda.explain.plots import PictureCell, draw_grid, plot_margins, plot_variances, with_centre_box
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
 from icda.registry import did_you_mean
@@ -60,7 +60,15 @@ def make_figure(
     if name not in FIGURES:
         raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")
     check_suffix(out)
-    _check_runs(runs)
+    first = runs[0].task
+    for run in runs[1:]:
+        if run.task.name != first.name or run.task.data_hash != first.data_hash:
+            raise InputError(
+                f"runs of one figure must share their data: {runs[0].label!r} is of task {first.name!r}, "
+                f"{run.label!r} of {run.task.name!r} (or of another data seed)."
+            )
+    if len({run.label for run in runs}) < len(runs):
+        raise InputError(f"runs of one figure need different labels, got {', '.join(run.label for run in runs)}.")
     figure, tables = FIGURES[name](runs, options or FigureOptions())
     with replacing(out) as picture:
         figure.savefig(picture, format=out.suffix[1:].lower())
@@ -76,18 +84,6 @@ def make_figure(
 def check_suffix(out: Path) -> None:
     if out.suffix.lower() not in SUFFIXES:
         raise InputError(f"a figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(out)!r}.")
-
-
-def _check_runs(runs: Sequence[TrainedRun]) -> None:
-    first = runs[0].task
-    for run in runs[1:]:
-        if run.task.name != first.name or run.task.data_hash != first.data_hash:
-            raise InputError(
-                f"runs of one figure must share their data: {runs[0].label!r} is of task {first.name!r}, "
-                f"{run.label!r} of {run.task.name!r} (or of another data seed)."
-            )
-    if len({run.label for run in runs}) < len(runs):
-        raise InputError(f"runs of one figure need different labels, got {', '.join(run.label for run in runs)}.")
 
 
 def _margins(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
@@ -161,7 +157,8 @@ def _gradcam(runs: Sequence[TrainedRun], options: FigureOptions) -> Drawn:
         words = ["–" if share.isnan() else f"{100 * float(share):.0f} %" for share in shares]
         captions = [f"{task.class_name(int(c))}, {word} centre" for c, word in zip(said, words, strict=True)]
         good = (said == batch.targets[shown]).tolist()
-        grid.append((run.label, heat_cells(pixels, maps.heat[shown], captions, good)))
+        heats = (with_centre_box(heat_overlay(*pair)) for pair in zip(pixels, maps.heat[shown], strict=True))
+        grid.append((run.label, [PictureCell(*cell) for cell in zip(heats, captions, good, strict=True)]))
         rows += _heat_rows(run.label, task, batch, maps)
         summary += _heat_summary(run.label, task, batch, maps)
     note = "Heat of the predicted class; blue: right, orange: wrong. Even heat has 25 % in the centre box."

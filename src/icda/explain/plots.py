@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.explain.margins import edges_around_zero
-from icda.explain.pictures import centre_box, heat_overlay, to_bytes
+from icda.explain.pictures import centre_box, to_bytes
 from icda.extras import require
 
 # Okabe and Ito's colours, told apart with any colour vision; line styles tell them apart without colour.
@@ -154,12 +154,6 @@ def draw_grid(rows: Sequence[tuple[str, Sequence[PictureCell | None]]], title: s
     if note:
         figure.supxlabel(note, fontsize=8, color="0.35")
     return figure
-
-
-def heat_cells(pixels: Tensor, heat: Tensor, captions: Sequence[str], good: Sequence[bool]) -> list[PictureCell]:
-    """Overlays of heat (N, H, W) on pictures, with the centre box drawn as a thin line."""
-    overlays = (with_centre_box(heat_overlay(image, warm)) for image, warm in zip(pixels, heat, strict=True))
-    return [PictureCell(*cell) for cell in zip(overlays, captions, good, strict=True)]
 
 
 def with_centre_box(pixels: Tensor) -> Tensor:

@@ -40,7 +40,18 @@ def find_head(model: nn.Module) -> nn.Module:
     """The last linear layer of a timm- or torchvision-style network."""
     get_classifier = getattr(model, "get_classifier", None)
     if callable(get_classifier):
-        return _check_classifier(model, get_classifier())
+        classifier = get_classifier()
+        if isinstance(classifier, nn.Module) and is_linear(classifier):
+            return classifier
+        remedy = 'name the last linear layer, from_torch(model, head="path.to.layer")'
+        if isinstance(classifier, nn.Identity):
+            remedy = "it has no head (num_classes=0): call model.reset_classifier(num_classes) first"
+        elif isinstance(classifier, (tuple, list, dict)):
+            remedy = f"it has {len(classifier)} heads: use the variant without distillation"
+        raise InputError(
+            f"{type(model).__name__}.get_classifier() returns a {type(classifier).__name__}, expected nn.Linear or a 1x1 "
+            f"nn.Conv2d: {remedy}."
+        )
     heads = {name: getattr(model, name) for name in HEAD_NAMES if isinstance(getattr(model, name, None), nn.Module)}
     for name, module in heads.items():
         layer = _last_layer(module)
@@ -73,20 +84,6 @@ def load_torchvision(name: str, num_classes: int, channels: int = 3, **options: 
             f"torchvision models take RGB images, got {channels} channel(s): repeat the channel in the data."
         )
     return from_torch(models.get_model(name, **options), num_classes).train()
-
-
-def _check_classifier(model: nn.Module, classifier: object) -> nn.Module:
-    if isinstance(classifier, nn.Module) and is_linear(classifier):
-        return classifier
-    remedy = 'name the last linear layer, from_torch(model, head="path.to.layer")'
-    if isinstance(classifier, nn.Identity):
-        remedy = "it has no head (num_classes=0): call model.reset_classifier(num_classes) first"
-    elif isinstance(classifier, (tuple, list, dict)):
-        remedy = f"it has {len(classifier)} heads: use the variant without distillation"
-    raise InputError(
-        f"{type(model).__name__}.get_classifier() returns a {type(classifier).__name__}, expected nn.Linear or a 1x1 "
-        f"nn.Conv2d: {remedy}."
-    )
 
 
 def _last_layer(module: nn.Module) -> nn.Module:

@@ -58,7 +58,7 @@ def test_metadata_are_whole_pairs_that_validation_has_not(tmp_path):
     write(tmp_path / "cad")
     task = create_task("cad_imdb", tmp_path)
     assert torch.bincount(task.metadata.targets).tolist() == [50, 50]
-    numbers: dict[str, list[str]] = {"old": [], "new": []}
+    numbers = {"old": [], "new": []}
     for text in texts(task, "metadata"):
         numbers["new" if text.endswith("new") else "old"].append(text.split()[1])
     assert numbers["old"] == numbers["new"]

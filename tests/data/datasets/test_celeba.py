@@ -9,6 +9,7 @@ from icda.data import create_task
 from icda.data.datasets.benchmark_files import packed_features
 from icda.data.datasets.celeba import CLASSES, FEATURES_FILE, FIRST_FILE, FOLDS, GROUPS
 from icda.data.registry import DatasetNotFoundError
+from support import encode_images
 
 HEADER = ("5_o_Clock_Shadow", "Blond_Hair", "Male", "Young")
 # blond, male, partition of eighteen images: every group in every split, train first
@@ -36,22 +37,17 @@ def write_csv(folder, names):
     (folder / "list_eval_partition.csv").write_text("\n".join(["image_id,partition", *reversed(parts), ""]))
 
 
-@pytest.fixture
-def write_celeba(tmp_path):
+def write_celeba(root, layout="celeba", kind="txt", images="img_align_celeba"):
     """A dataset of eighteen 8 x 8 JPEGs whose blond people are bright, in one of the public layouts."""
-
-    def write(layout="celeba", kind="txt", images="img_align_celeba"):
-        folder = tmp_path / layout
-        (folder / images).mkdir(parents=True)
-        names = [f"{number:06d}.jpg" for number in range(1, len(PEOPLE) + 1)]
-        random = np.random.default_rng(0)
-        for name, (blond, _, _) in zip(names, PEOPLE, strict=True):
-            pixels = random.integers(0, 60, (8, 8, 3)) + 180 * blond
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / images / name)
-        (write_text if kind == "txt" else write_csv)(folder, names)
-        return folder
-
-    return write
+    folder = root / layout
+    (folder / images).mkdir(parents=True)
+    names = [f"{number:06d}.jpg" for number in range(1, len(PEOPLE) + 1)]
+    random = np.random.default_rng(0)
+    for name, (blond, _, _) in zip(names, PEOPLE, strict=True):
+        pixels = random.integers(0, 60, (8, 8, 3)) + 180 * blond
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / images / name)
+    (write_text if kind == "txt" else write_csv)(folder, names)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -64,8 +60,8 @@ def write_celeba(tmp_path):
         ("celebA/data", "csv", "img_align_celeba"),
     ],
 )
-def test_every_layout_gives_the_official_partition_and_its_groups(layout, kind, images, write_celeba, tmp_path):
-    write_celeba(layout, kind, images)
+def test_every_layout_gives_the_official_partition_and_its_groups(layout, kind, images, tmp_path):
+    write_celeba(tmp_path, layout, kind, images)
     task = create_task("celeba", root=tmp_path)
     for number, split in enumerate((task.train, task.validation, task.test)):
         people = [(y, a) for y, a, part in PEOPLE if part == number]
@@ -78,8 +74,8 @@ def test_every_layout_gives_the_official_partition_and_its_groups(layout, kind, 
     assert "non-commercial research" in task.description
 
 
-def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba, tmp_path):
-    write_celeba()
+def test_the_small_task_has_the_same_people_and_is_augmented(tmp_path):
+    write_celeba(tmp_path)
     large, small = (create_task(name, tmp_path, data_seed=seed) for seed, name in enumerate(("celeba", "celeba_64px")))
     assert torch.equal(large.train.targets, small.train.targets)
     positions = torch.arange(10)
@@ -98,8 +94,8 @@ def test_the_small_task_has_the_same_people_and_is_augmented(write_celeba, tmp_p
         ("img_align_celeba/000003.jpg", "1 of 18 images, the first 000003.jpg, missing.*Hong Kong"),
     ],
 )
-def test_a_missing_file_is_named(missing, message, write_celeba, tmp_path):
-    path = write_celeba() / missing
+def test_a_missing_file_is_named(missing, message, tmp_path):
+    path = write_celeba(tmp_path) / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(DatasetNotFoundError, match=message):
         create_task("celeba", root=tmp_path)
@@ -116,8 +112,8 @@ def test_a_missing_file_is_named(missing, message, write_celeba, tmp_path):
         ("list_eval_partition.txt", "000001.jpg 0\n", "", "no partition for 1 images, the first 000001.jpg"),
     ],
 )
-def test_a_wrong_file_says_what_is_wrong(file, old, new, message, write_celeba, tmp_path):
-    path = write_celeba() / file
+def test_a_wrong_file_says_what_is_wrong(file, old, new, message, tmp_path):
+    path = write_celeba(tmp_path) / file
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -146,9 +142,7 @@ def test_every_image_is_tested_once_over_the_folds_and_not_trained_on_there(firs
     for task, mine in zip(first, men, strict=True):
         assert not mine & set(task.train.rows.tolist())
         assert (task.group_names[3], len(mine) in (16, 17)) == ("blond, male", True)
-
-
-def test_the_first_images_are_small_augmented_and_the_same_in_all_folds(first):
+    # The images are small, augmented, and the same in all folds.
     one, other = first[:2]
     assert one.train.source is other.train.source
     assert one.data_hash != other.data_hash
@@ -158,7 +152,7 @@ def test_the_first_images_are_small_augmented_and_the_same_in_all_folds(first):
     assert not torch.equal(plain.inputs, drawn.inputs)
 
 
-def test_features_of_the_first_images_follow_the_same_folds(encode_images, tmp_path):
+def test_features_of_the_first_images_follow_the_same_folds(tmp_path):
     names, random = np.array(["Blond_Hair", "Bald", "Male"]), np.random.default_rng(0)
     attributes = random.integers(0, 2, (60, 3)).astype(np.uint8)
     blob = encode_images(random.integers(0, 256, (60, 64, 64, 3), dtype=np.uint8))

@@ -1,6 +1,5 @@
 import csv
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from icda.data.tokens import hash_tokens
 from icda.training import TrainConfig, train
 
 WILDS_COLUMNS = ["", "id", "comment_text", "created_date", "toxicity", *IDENTITIES, "identity_any", "split"]
-Comment = dict[str, Any]
 
 
 def comments(count=80, seed=0):
@@ -30,25 +28,20 @@ def comments(count=80, seed=0):
     return rows
 
 
-@pytest.fixture
-def write_comments(tmp_path):
+def write_comments(root, rows, columns=WILDS_COLUMNS, folder="civilcomments_v1.0"):
     """The CSV of WILDS with the columns that count and some that do not."""
-
-    def write(rows, columns=WILDS_COLUMNS, folder="civilcomments_v1.0"):
-        path = tmp_path / folder / "all_data_with_identities.csv"
-        path.parent.mkdir(parents=True)
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns, restval="0", extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(rows)
-        return path
-
-    return write
+    path = root / folder / "all_data_with_identities.csv"
+    path.parent.mkdir(parents=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="0", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
 
 
-def test_labels_training_groups_and_overlapping_groups_of_every_comment(write_comments, tmp_path):
+def test_labels_training_groups_and_overlapping_groups_of_every_comment(tmp_path):
     rows = comments()
-    write_comments(rows)
+    write_comments(tmp_path, rows)
     task = create_task("civil_comments", root=tmp_path)
     for word, split in zip(("train", "val", "test"), (task.train, task.validation, task.test), strict=True):
         of_split = [row for row in rows if row["split"] == word]
@@ -66,9 +59,9 @@ def test_labels_training_groups_and_overlapping_groups_of_every_comment(write_co
     assert create_task("civil_comments", tmp_path, data_seed=1).data_hash == task.data_hash
 
 
-def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments, tmp_path):
+def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(tmp_path):
     rows = [*comments(), {**comments(1)[0], "comment_text": "word " * 500}]
-    write_comments(rows)
+    write_comments(tmp_path, rows)
     usual = create_task("civil_comments", root=tmp_path)
     assert isinstance(usual.train.source, TextArray)
     assert usual.train.source.texts == [row["comment_text"] for row in rows]
@@ -95,17 +88,17 @@ def test_texts_are_kept_whole_and_the_tokeniser_can_be_exchanged(write_comments,
         ({}, "lacks male, female, LGBTQ, christian"),  # the columns of identities
     ],
 )
-def test_values_that_cannot_be_are_refused(change, message, write_comments, tmp_path):
+def test_values_that_cannot_be_are_refused(change, message, tmp_path):
     rows = comments()
     write_comments(
-        [{**rows[0], **change}, *rows[1:]], WILDS_COLUMNS if change else ["comment_text", "toxicity", "split"]
+        tmp_path, [{**rows[0], **change}, *rows[1:]], WILDS_COLUMNS if change else ["comment_text", "toxicity", "split"]
     )
     with pytest.raises(ValueError, match=message):
         create_task("civil_comments", root=tmp_path)
 
 
-def test_training_judges_the_sixteen_overlapping_groups(write_comments, tmp_path):
-    write_comments(comments(160))
+def test_training_judges_the_sixteen_overlapping_groups(tmp_path):
+    write_comments(tmp_path, comments(160))
     settings = {
         "batch_size": 16,
         "learning_rate": 0.5,

@@ -18,13 +18,13 @@ from icda.data.datasets.glt import (
     read_annotations,
     shorter_side_square,
 )
-from support import load_module
+from support import annotate, load_module
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_glt.py", "imagenet_glt_tool")
 
 
 @pytest.fixture
-def content(annotate):
+def content():
     """A file in the layout of the benchmark: labels are strings there, attributes and frequencies are numbers."""
     sets = {
         "train": {"/a/n1/x.JPEG": (0, 0), "/a/n2/y.JPEG": (1, 2)},
@@ -138,7 +138,7 @@ OTHER = file(
 )
 
 
-def test_images_of_the_other_file_come_first_and_validation_gives_at_most_half():
+def test_metadata_come_from_images_of_the_other_file_first_and_validation_gives_at_most_half():
     unused, lent, rest = choose_metadata(OWN, OTHER, seed=0)
     cells = list(zip(unused.names, unused.targets.tolist(), unused.attributes.tolist(), strict=True))
     dogs = [name for name, target, attribute in cells if (target, attribute) == (0, 0)]
@@ -149,16 +149,7 @@ def test_images_of_the_other_file_come_first_and_validation_gives_at_most_half()
     assert len(lent) == METADATA_PER_ATTRIBUTE
     assert all(name.startswith("own cat") for name in lent.names)
     assert sorted([*lent.names, *rest.names]) == sorted(OWN.sets["val"].names)
-
-
-def test_a_short_cell_of_validation_gives_half():
-    _, lent, rest = choose_metadata(OWN, file(("dog", "cat")), seed=0)
-    assert sum(name.startswith("own dog") for name in lent.names) == 4
-    assert sum(name.startswith("own dog") for name in rest.names) == 5
-
-
-def test_neither_trained_nor_tested_images_become_metadata_and_the_seed_decides_the_choice():
-    unused, lent, _ = choose_metadata(OWN, OTHER, seed=0)
+    # Neither trained nor tested images become metadata, and the seed decides the choice.
     taken = set(unused.names) | set(lent.names)
     assert not taken & {*OWN.sets["train"].names, *OWN.sets["test_bbl"].names, *OTHER.sets["test_bl"].names}
     again, other = (choose_metadata(OWN, OTHER, seed=seed) for seed in (0, 1))
@@ -166,7 +157,10 @@ def test_neither_trained_nor_tested_images_become_metadata_and_the_seed_decides_
     assert lent.names != other[1].names
 
 
-def test_files_of_different_classes_are_refused():
+def test_a_short_cell_of_validation_gives_half_and_files_of_different_classes_are_refused():
+    _, lent, rest = choose_metadata(OWN, file(("dog", "cat")), seed=0)
+    assert sum(name.startswith("own dog") for name in lent.names) == 4
+    assert sum(name.startswith("own dog") for name in rest.names) == 5
     with pytest.raises(ValueError, match="different classes"):
         choose_metadata(OWN, file(("dog", "bird")), seed=0)
 
@@ -187,7 +181,7 @@ FOREIGN = "/data4/coco_glt"  # where the scripts of the benchmark wrote by defau
 
 
 @pytest.fixture
-def root(tmp_path, write_image, annotate):
+def root(tmp_path, write_image):
     """Two folders as mscoco_glt_crop.py writes them: sets map an object's key to its (class, attribute)."""
     long_tailed = {
         "train": {"11": (0, 0), "12": (0, 1), "13": (1, 0)},

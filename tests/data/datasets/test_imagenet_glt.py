@@ -9,9 +9,8 @@ import torch
 from icda.data import create_task
 from icda.data.bias.generalised_tail import TailSizes
 from icda.data.datasets.glt import BALANCED, LONG_TAILED
-from icda.data.embedding.features import write_arrays
 from icda.data.registry import DatasetNotFoundError
-from support import load_module
+from support import annotate, load_module, write_embedded
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_glt.py", "imagenet_glt_tool")
 
@@ -20,7 +19,7 @@ FOREIGN = "/data4/imagenet/ILSVRC/Data/CLS-LOC/train"  # where the published fil
 
 
 @pytest.fixture
-def folder(tmp_path, write_image, annotate):
+def folder(tmp_path, write_image):
     folder = tmp_path / "imagenet_glt"
     folder.mkdir()
     long_tailed = {
@@ -33,7 +32,7 @@ def folder(tmp_path, write_image, annotate):
     balanced = {"train": [(0, 0), (1, 0)], "val": [(1, 2)], "test_bl": [(1, 1)], "test_bbl": [(0, 2), (1, 2)]}
     numbers = itertools.count()
     for file, sets in ((LONG_TAILED, long_tailed), (BALANCED, balanced)):
-        keyed: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in sets}
+        keyed = {name: {} for name in sets}
         for name, images in sets.items():
             for label, attribute in images:
                 place = f"{CLASSES[label]}/{CLASSES[label]}_{next(numbers)}.JPEG"
@@ -88,11 +87,7 @@ def embedded(path, counts, labelled=True):
     blobs = generator.choice(6, len(labels), p=[0.3, 0.25, 0.15, 0.12, 0.1, 0.08])
     features = (10 * np.eye(6)[blobs] + generator.normal(0, 0.1, (len(labels), 6))).astype(np.float32)
     ids = [f"{names[label]}/{row:04d}.JPEG" for row, label in enumerate(labels)]
-    arrays = {"id": np.array(ids), "skipped": np.array([], dtype="<U1"), "encoder": np.array("e")}
-    arrays |= {"encoder_version": np.array("1")}
-    if labelled:
-        arrays |= {"y": np.array(names)[labels], "y_code": labels, "class_names": np.array(names)}
-    write_arrays(path, arrays, [features], features.shape)
+    write_embedded(path, features, ids, labels if labelled else None, names)
     return ids
 
 

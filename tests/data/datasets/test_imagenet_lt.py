@@ -10,9 +10,8 @@ from icda.data.datasets import imagenet_lt
 from icda.data.datasets.benchmark_files import read_pairs
 from icda.data.datasets.imagenet_lt import checked_list
 from icda.data.embedding import read_samples
-from icda.data.embedding.features import write_arrays
 from icda.data.registry import DatasetNotFoundError
-from support import load_module
+from support import load_module, write_embedded
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/imagenet_lt.py", "imagenet_lt_tool")
 
@@ -40,16 +39,7 @@ def folder(tmp_path, monkeypatch):
 def write_features(path, ids, labels, *, width=4, encoder="e"):
     """Features that tell the row and the label, as `icda embed` writes them."""
     features = np.stack([np.arange(len(ids)), labels, *[np.zeros(len(ids))] * (width - 2)], 1).astype(np.float32)
-    arrays = {
-        "id": np.array(ids),
-        "skipped": np.array([], dtype="<U1"),
-        "y": labels.astype(str),
-        "y_code": labels,
-        "class_names": np.array(["0", "1", "2"]),
-        "encoder": np.array(encoder),
-        "encoder_version": np.array("1"),
-    }
-    write_arrays(path, arrays, [features], features.shape)
+    write_embedded(path, features, ids, labels, ["0", "1", "2"], encoder)
 
 
 def test_splits_follow_the_lists_and_half_of_validation_is_metadata(folder):

@@ -11,8 +11,7 @@ from icda.data import create_task
 from icda.data.bias.generalised_tail import shares
 from icda.data.datasets import tiny_imagenet
 from icda.data.datasets.tiny_imagenet import FILE, locate_file, read_clusters, read_stored
-from icda.data.embedding.features import write_arrays
-from support import load_module
+from support import encode_images, load_module, write_embedded
 
 TOOL = load_module(Path(__file__).parents[3] / "tools/tiny_imagenet_clusters.py", "tiny_imagenet_clusters")
 
@@ -26,7 +25,7 @@ def real_root(real_data):
     return real_data
 
 
-def test_images_are_decoded_into_the_splits_the_file_says(tmp_path, encode_images):
+def test_images_are_decoded_into_the_splits_the_file_says(tmp_path):
     """A file of the same layout: 100 classes, one to three training images each, 12 held out; lossless, so comparable."""
     labels = np.concatenate([np.repeat(np.arange(100), 1 + np.arange(100) % 3), np.repeat(np.arange(100), 12)])
     split = np.where(np.arange(len(labels)) < len(labels) - 1200, 0, 2)
@@ -58,19 +57,13 @@ def test_the_real_file_is_long_tailed_100_to_1(real_root):
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch, encode_images):
+def root(tmp_path, monkeypatch):
     """A small file of the layout, lossless, named by ICDA_DATA."""
     pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, 32, 32, 3), dtype=np.uint8)
     known = {"y": (np.arange(IMAGES) % 2).astype(np.uint8), "split": np.zeros(IMAGES, dtype=np.uint8)}
     np.savez(tmp_path / FILE, **encode_images(pixels), **known, wnids=np.array(["n0", "n1"]))
     monkeypatch.setenv("ICDA_DATA", str(tmp_path))
     return tmp_path
-
-
-def write_features(path, features, names):
-    arrays = {"id": np.array(names), "skipped": np.array([], dtype="<U1")}
-    arrays |= {"encoder": np.array("an encoder"), "encoder_version": np.array("1")}
-    write_arrays(path, arrays, [features], features.shape)
 
 
 def test_images_are_written_in_the_order_of_the_file(root):
@@ -87,7 +80,7 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root, monkeypatch)
     directions = np.repeat(np.arange(6), (8, 5, 3, 2, 1, 1)).repeat(2)
     lengths = np.random.default_rng(1).uniform(0.01, 100, (IMAGES, 1))
     features = (np.eye(6)[directions] * lengths).astype(np.float32)
-    write_features(root / "features.npz", features, [f"{row:05d}.png" for row in range(IMAGES)])
+    write_embedded(root / "features.npz", features, [f"{row:05d}.png" for row in range(IMAGES)])
     assert TOOL.main(["clusters", str(root / "features.npz"), str(root / "clusters.npz")]) == 0
     stored = read_stored(locate_file(root))
     monkeypatch.setattr(tiny_imagenet, "CLUSTER_FILE", root / "clusters.npz")
@@ -98,7 +91,7 @@ def test_clusters_are_of_directions_and_lengths_do_not_matter(root, monkeypatch)
 
 def test_features_of_other_images_are_refused(root):
     names = [f"{row:05d}.png" for row in range(IMAGES)][::-1]
-    write_features(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
+    write_embedded(root / "features.npz", np.ones((IMAGES, 3), dtype=np.float32), names)
     with pytest.raises(ValueError, match="expected one for each of 40 images in the order of the file"):
         TOOL.make_clusters(root / "features.npz", root / "clusters.npz")
 

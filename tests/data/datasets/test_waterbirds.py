@@ -8,6 +8,7 @@ from icda.data import create_task
 from icda.data.datasets.benchmark_files import decode_blob
 from icda.data.datasets.waterbirds import CLASSES, GROUPS, MEAN, STD
 from icda.data.registry import DatasetNotFoundError
+from support import encode_images
 
 
 def write_features(path, **changes):
@@ -60,7 +61,7 @@ def test_a_file_without_its_labels_is_refused(tmp_path):
         create_task("waterbirds", root=tmp_path)
 
 
-def test_a_blob_is_decoded_to_the_images_it_was_made_of_and_a_broken_one_is_numbered(encode_images):
+def test_a_blob_is_decoded_to_the_images_it_was_made_of_and_a_broken_one_is_numbered():
     images = np.random.default_rng(0).integers(0, 256, (5, 6, 4, 3), dtype=np.uint8)
     blob, offsets = encode_images(images).values()
     assert np.array_equal(decode_blob(blob, offsets).numpy(), images)
@@ -74,31 +75,26 @@ COLUMNS = ["img_id", "img_filename", "y", "split", "place", "place_filename"]
 BIRDS = [(y, place, split) for split in (0, 0, 1, 2) for y in (0, 1) for place in (0, 1)]
 
 
-@pytest.fixture
-def write_birds(tmp_path, write_image):
+def write_birds(root, write_image, layout="waterbirds_v1.0", birds=BIRDS):
     """Sixteen 8 x 8 JPEGs in folders by species, with metadata.csv as it is published."""
-
-    def write(layout="waterbirds_v1.0", birds=BIRDS):
-        folder = tmp_path / layout
-        rows = []
-        for number, (y, place, split) in enumerate(birds, 1):
-            name = f"00{1 + number % 2}.Species_{number % 2}/Bird_{number:04d}.jpg"
-            write_image(folder / name, (8, 6 + y), (40, 60 + 150 * place, 250 * y))
-            rows.append([number, name, y, split, place, f"/o/ocean/{number}.jpg"])
-        with (folder / "metadata.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            writer.writerows(rows)
-        return folder
-
-    return write
+    folder = root / layout
+    rows = []
+    for number, (y, place, split) in enumerate(birds, 1):
+        name = f"00{1 + number % 2}.Species_{number % 2}/Bird_{number:04d}.jpg"
+        write_image(folder / name, (8, 6 + y), (40, 60 + 150 * place, 250 * y))
+        rows.append([number, name, y, split, place, f"/o/ocean/{number}.jpg"])
+    with (folder / "metadata.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows(rows)
+    return folder
 
 
 @pytest.mark.parametrize(
     "layout", ["waterbirds_v1.0", "waterbird_complete95_forest2water2", "cub/data/waterbird_complete95_forest2water2"]
 )
-def test_every_layout_gives_the_official_split_and_its_groups(layout, write_birds, tmp_path):
-    write_birds(layout)
+def test_every_layout_gives_the_official_split_and_its_groups(layout, write_image, tmp_path):
+    write_birds(tmp_path, write_image, layout)
     task = create_task("waterbirds_images", root=tmp_path)
     for number, split in enumerate((task.train, task.validation, task.test)):
         assert split.groups.tolist() == [2 * y + place for y, place, part in BIRDS if part == number]
@@ -111,14 +107,14 @@ def test_every_layout_gives_the_official_split_and_its_groups(layout, write_bird
     assert "research use only" in task.description
 
 
-def test_an_image_that_is_missing_is_named(write_birds, tmp_path):
-    folder = write_birds()
+def test_an_image_that_is_missing_is_named(write_image, tmp_path):
+    folder = write_birds(tmp_path, write_image)
     (folder / "002.Species_1" / "Bird_0003.jpg").unlink()
     with pytest.raises(DatasetNotFoundError, match=r"1 of 16 images, the first 002.Species_1/Bird_0003.jpg, missing"):
         create_task("waterbirds_images", root=tmp_path)
 
 
-def test_a_value_that_cannot_be_is_refused(write_birds, tmp_path):
-    write_birds(birds=[*BIRDS, (0, 0, 3)])
+def test_a_value_that_cannot_be_is_refused(write_image, tmp_path):
+    write_birds(tmp_path, write_image, birds=[*BIRDS, (0, 0, 3)])
     with pytest.raises(ValueError, match="split holds '3', expected 0, 1, 2"):
         create_task("waterbirds_images", root=tmp_path)

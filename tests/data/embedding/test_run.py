@@ -1,7 +1,6 @@
 """The run as a whole, with an encoder that can be worked out by hand and told to fail."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ class Means:
     name, version, device = "means", "1", "cpu"
 
     def __init__(self, kind="image", lifetime=10**9):
-        self.kind: Any = kind
+        self.kind = kind
         self.image_size = 8 if kind == "image" else None
         self.lifetime, self.batches = lifetime, 0
 
@@ -187,7 +186,7 @@ def test_nan_from_the_encoder_names_the_input(folder, tmp_path):
 
 
 def test_progress_and_wrong_settings(folder, tmp_path):
-    seen: list[tuple[int, int]] = []
+    seen = []
     samples = read_samples(folder)
     embed(samples, Means(), tmp_path / "f.npz", batch_size=1, progress=lambda *step: seen.append(step))
     assert seen == [(16, 40), (32, 40), (40, 40)]

@@ -91,7 +91,7 @@ def test_files_of_other_widths_are_named(tmp_path):
 def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path, column):
     table = {"f0": np.arange(8.0), "label": list("ababbaab"), column: 4 * ["train", "test"]}
     parquet.write_table(arrow.table(table), tmp_path / "rows.parquet")
-    said: list[str] = []
+    said = []
     model = fit_from_blocks(tmp_path / "rows.parquet", Columns(features="f", labels="label"), "la", Here(), said.append)
     assert any("test split" in words for words in said) == (column == "split")
     assert bool(model.facts["notes"]) == (column == "split")

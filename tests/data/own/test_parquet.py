@@ -56,7 +56,7 @@ def test_spooled_features_are_those_of_the_file_and_the_copy_is_gone_afterwards(
     values = write(tmp_path / "a.parquet")
     folder = tmp_path / "spool"
     folder.mkdir()
-    seen: list[int] = []
+    seen = []
     table = ParquetTable(tmp_path / "a.parquet", "embedding", "label", sample_weight="weight")
     with spooled(table, folder, in_memory, 8, seen.append) as samples:
         np.testing.assert_array_equal(samples.features, values)

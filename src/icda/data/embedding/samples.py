@@ -194,7 +194,9 @@ def _table(table: tables.CsvTable, columns: Columns, unlabelled: bool, allow_out
     groups, attributes = tables.group_labels(table, labels, columns.groups, columns.attributes)
     split = table.find("split", columns.splits, tables.SPLIT)
     known: dict[str, Any] = {"labels": labels, "groups": groups, "attributes": attributes, "source": table.path}
-    known["splits"] = None if split is None else table.splits(split)
+    known["splits"] = None
+    if split is not None:
+        known["splits"] = tables.split_names(table.column(split), str(table.path), table.lines)
     image, text = tables.input_columns(table, columns.image, columns.text)
     if image is not None:
         paths = tables.image_paths(table, image, allow_outside, check=whole)

@@ -62,10 +62,6 @@ class CsvTable(NamedTuple):
                 )
         return cells
 
-    def splits(self, name: str) -> list[str]:
-        """The cells of a column of splits, by the names that icda has for them."""
-        return split_names(self.column(name), str(self.path), self.lines)
-
     def find(self, role: str, given: str | None, candidates: Sequence[str]) -> str | None:
         """The column for `role`: the one the caller named, else the first whose name is one of `candidates`."""
         by_lower = {name.lower(): name for name in self.columns}
