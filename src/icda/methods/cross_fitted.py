@@ -30,14 +30,13 @@ NEW = 0.5  # what the present epoch counts in the running mean of held-out answe
 class CrossFittedMethod(Method):
     """Two stages: `folds` networks, each blind to a part of the samples, then the network that is kept.
 
-    The first network of the run is the one that is kept; it waits while the others train. Their stage comes on top of the
-    run's epochs: `cross_fit_epochs` of them, with a schedule of its own. When it ends, one pass over the training set
-    gives the held-out logits of every sample, and `learn_from` makes of them what the second stage needs. They are part
-    of the state: a run that is killed in either stage goes on as if nothing had happened, and `reuse`, the folder of a
-    finished run on the same samples, takes its networks and logits in place of a first stage.
+    The first network of the run is the one that is kept; it waits while the others train, for `cross_fit_epochs` of the
+    run's epochs and on top of them. Then one pass over the training set gives the held-out logits of every sample, which
+    are part of the state, and `learn_from` makes of them what the second stage needs. `reuse`, the folder of a finished run
+    on the same samples, takes its networks and logits in place of a first stage.
 
     Folds are drawn by a coin, or, if `stratified`, each class is split evenly among them. With `repeats` the networks are
-    trained several times over, one stage after the other, with other folds; what they say is averaged.
+    trained several times over with other folds; what they say is averaged.
 
     A subclass says how many networks there are (`folds`) and writes `learn_from` and `loss`.
     """
@@ -115,8 +114,9 @@ class CrossFittedMethod(Method):
 
     def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
         networks, models = context.networks[1:], context.models[1:]
-        figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=flips)
-        return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped} if flips else {})
+        given = networks, models, context.apply, context.epoch
+        loss, held_out, flipped = self.held_out.step(batch, *given, flips=flips)
+        return StepResult(loss, held_out, {"flipped_labels": flipped} if flips else {})
 
     def second_step(self, batch: Batch, context: Context) -> StepResult:
         """A step on what was learned from an earlier run, whose samples must be these."""
