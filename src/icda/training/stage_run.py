@@ -47,7 +47,7 @@ class TrainingBatches:
         """The whole split that a stage trains on, as it is: not shuffled, not augmented, not shared among ranks."""
         loader = BatchLoader(self._split(stage), self.config.batch_size, seed=0, shuffle=False, augment=False)
         for batch in loader.epoch(0):
-            yield self._on_device(batch)
+            yield to_device(batch, self.accelerator.device)
 
     def start_epoch(self) -> None:
         """Forget how `draw` drew: a method's own weights may have changed."""
@@ -108,10 +108,7 @@ class TrainingBatches:
 
     def _numbered(self, loader: BatchLoader, iteration: int) -> Batch:
         epoch, number = divmod(iteration, len(loader))
-        return self._on_device(loader.batch(epoch, number))
-
-    def _on_device(self, batch: Batch) -> Batch:
-        return to_device(batch, self.accelerator.device)
+        return to_device(loader.batch(epoch, number), self.accelerator.device)
 
 
 @dataclass(frozen=True)
@@ -148,6 +145,7 @@ class StageRun:
         prepared = parts.accelerator.prepare(*parts.models, *optimizers)
         count = len(parts.models)
         self.context = self._make_context(prepared[:count], prepared[count:])
+        self._update_context()
         self._train_mode()
 
     @classmethod
@@ -237,10 +235,7 @@ class StageRun:
             training_batches=partial(parts.batches.in_order, self.stage),
             draw=lambda sampling: parts.batches.draw(sampling, position.iteration),
             next_metadata=None if no_metadata else lambda: parts.batches.metadata(position.iteration),
-            epoch=position.epoch,
             num_epochs=parts.plan.num_epochs,
-            iteration=position.iteration,
-            progress=position.iteration / parts.plan.num_iterations,
             stage=self.stage,
             training_targets=parts.batches.task.train.targets,
         )
