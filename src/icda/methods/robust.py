@@ -134,15 +134,14 @@ class Robust(BestEpoch, ShortcutPrior):
         is_refined = len(self.soft_labels) > 0
         return F.cross_entropy(logits, rows(self.soft_labels, batch, logits) if is_refined else batch.targets)
 
-    def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
-        evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
+    def _check_earlier(self, evidence: HeldOut) -> None:
         if evidence.running is None or len(evidence.read or ()) != 3:
             raise InputError(
                 f"reuse={self.reuse}: the run there is not one of robust, or of an earlier version, and lacks what it "
                 "judges by: leave reuse out."
             )
         self.verdicts, self.mark = judge_networks(evidence), seen_mark(evidence)
-        super()._check_earlier(earlier)
+        super()._check_earlier(evidence)
 
     @property
     def _told(self) -> str:
