@@ -16,17 +16,7 @@ from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
 from icda.cross_fit.marks import Mark
 from icda.cross_fit.networks import HeldOut
 from icda.cross_fit.pairs import share, skill, trial, within_answers
-from icda.cross_fit.rules import (
-    LIMITS,
-    NO,
-    YES,
-    Limit,
-    Verdict,
-    answered,
-    excess_sureness,
-    noise_chance,
-    tail_verdict,
-)
+from icda.cross_fit.rules import LIMITS, NO, YES, Limit, Verdict, answered, excess_sureness, noise_chance, tail_verdict
 from icda.cross_fit.twins import LENGTH, scaled_to
 
 READ_SAMPLES = 3000  # a standard error below 0.02 with a twentieth of the labels contradicted

@@ -11,17 +11,12 @@ from torch import Tensor
 from icda.cross_fit.networks import flip_labels
 
 LENGTH = 4.0  # features are scaled to this root mean square length, so that one rate fits all widths
-
 STEPS, STEPS_BETWEEN_FLIPS = 200, 4  # of full-batch descent with momentum; every few steps labels may flip
 RATE, MOMENTUM, DECAY = 0.5, 0.9, 1e-2
 
 
 def twin_logits(
-    features: Tensor,
-    targets: Tensor,
-    num_classes: int,
-    seed: int = 0,
-    trained: Tensor | None = None,
+    features: Tensor, targets: Tensor, num_classes: int, seed: int = 0, trained: Tensor | None = None
 ) -> Tensor:
     """Logits (N, C) of every sample by the head that was not trained on it, after all flips.
 
@@ -82,11 +77,7 @@ class _Half:
 
 
 def twin_margins(
-    features: Tensor,
-    targets: Tensor,
-    pairs: int = 3,
-    seed: int = 0,
-    trained: Tensor | None = None,
+    features: Tensor, targets: Tensor, pairs: int = 3, seed: int = 0, trained: Tensor | None = None
 ) -> Tensor:
     """Two classes, several pairs of twins at once: margins (N, pairs) towards class 1 by the heads that have not seen them.
 

@@ -297,11 +297,7 @@ def first_stage_epochs(share: float, epochs: int) -> int:
 
 
 def read_earlier(
-    folder: str,
-    class_counts: Tensor,
-    num_networks: int | None = None,
-    option: str = "reuse",
-    own: Path | None = None,
+    folder: str, class_counts: Tensor, num_networks: int | None = None, option: str = "reuse", own: Path | None = None
 ) -> tuple[list[dict[str, Any]], HeldOut]:
     """The networks' states of a finished run and what they said, refused where it cannot be of the same samples.
 
