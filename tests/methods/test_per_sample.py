@@ -15,10 +15,6 @@ INPUTS, TARGETS = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
 KEEPERS = [name for name in METHODS if issubclass(method_class(name), PerSample)]
 
 
-def test_the_methods_that_keep_something_of_each_sample_are_known():
-    assert {"afr", "elr", "ifl", "jtt", "loss_mixture", "meta_icda", "truncated_lq", "twin_labels"} <= set(KEEPERS)
-
-
 @pytest.mark.parametrize("name", KEEPERS)
 def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name):
     """A model that is evaluated beside data of another size has as many rows as it was trained with."""

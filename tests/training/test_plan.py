@@ -127,13 +127,6 @@ def test_one_seed_sets_every_generator(seed):
     assert draws() == first
 
 
-def test_other_seeds_give_other_numbers():
-    seed_everything(0)
-    first = draws()
-    seed_everything(1)
-    assert all(one != other for one, other in zip(first, draws(), strict=True))
-
-
 def test_a_restored_state_goes_on_where_it_was_taken():
     torch.rand(5)
     state = random_state()

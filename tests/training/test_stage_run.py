@@ -50,15 +50,15 @@ def batch_of(trainer):
 
 def test_a_stage_that_begins_resets_its_head_and_calls_the_hook_and_one_that_is_resumed_does_neither(make):
     trainer = make()
-    first = StageRun.begin(trainer.parts, trainer.position)
+    first = StageRun.begin(trainer)
     first.step(batch_of(trainer))
     trainer.position.stage = 1
     before = trainer.models[0].head_weight.detach().clone()
     saved = {"optimizers": [], "random": random_state()}
-    StageRun.resume(trainer.parts, trainer.position, saved)
+    StageRun.resume(trainer, saved)
     assert torch.equal(trainer.models[0].head_weight, before)
     assert trainer.method.begun == ["first"]
-    StageRun.begin(trainer.parts, trainer.position, first)
+    StageRun.begin(trainer, first)
     assert not torch.equal(trainer.models[0].head_weight, before)
     assert trainer.method.begun == ["first", "head"]
 
@@ -69,22 +69,22 @@ def test_a_frozen_encoder_stays_with_its_batch_norm_buffers_and_a_network_may_go
     network = trainer.models[0]
     begun = copy.deepcopy(network.state_dict())
     assert any("running_mean" in name for name in begun)
-    run = StageRun.begin(trainer.parts, trainer.position)
+    run = StageRun.begin(trainer)
     run.step(batch_of(trainer))
     moved = {name for name, value in network.state_dict().items() if not torch.equal(value, begun[name])}
     assert moved == {"head.weight", "head.bias"}
     trainer.position.stage = 1
-    StageRun.begin(trainer.parts, trainer.position, run)
+    StageRun.begin(trainer, run)
     assert_same(network.state_dict(), begun)
 
 
 @pytest.mark.parametrize("restart", [True, False])
 def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart, make):
     trainer = make(Stage(2, "first"), Stage(1, "second", restart=restart))
-    first = StageRun.begin(trainer.parts, trainer.position)
+    first = StageRun.begin(trainer)
     first.step(batch_of(trainer))
     trainer.position.stage = 1
-    second = StageRun.begin(trainer.parts, trainer.position, first)
+    second = StageRun.begin(trainer, first)
     (state,) = second.optimizer_states()
     assert bool(state["state"]) is not restart
     if not restart:
@@ -93,20 +93,20 @@ def test_optimisers_go_on_from_the_stage_before_unless_it_restarts(restart, make
 
 def test_a_resumed_stage_has_the_optimisers_and_random_numbers_of_its_checkpoint(make):
     trainer = make()
-    run = StageRun.begin(trainer.parts, trainer.position)
+    run = StageRun.begin(trainer)
     run.step(batch_of(trainer))
     saved = {"optimizers": run.optimizer_states(), "random": random_state()}
     wanted = torch.rand(3)
     torch.rand(17)
-    resumed = StageRun.resume(trainer.parts, trainer.position, saved)
+    resumed = StageRun.resume(trainer, saved)
     assert torch.equal(torch.rand(3), wanted)
     torch.testing.assert_close(resumed.optimizer_states()[0]["state"], saved["optimizers"][0]["state"], rtol=0, atol=0)
 
 
 def test_a_context_says_where_training_stands_from_its_first_moment_on(make):
     trainer = make()
-    position = Position(stage=1, epoch=2, iteration=10)
-    run = StageRun.begin(trainer.parts, position)
+    position = trainer.position = Position(stage=1, epoch=2, iteration=10)
+    run = StageRun.begin(trainer)
     assert (run.context.epoch, run.context.iteration, run.context.stage.name) == (2, 10, "head")
     assert run.context.progress == 10 / trainer.plan.num_iterations
     assert not next(trainer.models[0].encoder.parameters(), torch.zeros(1)).requires_grad
@@ -137,7 +137,7 @@ def test_a_rank_with_half_a_share_of_the_samples_makes_half_a_step(make):
     for share in (1.0, 0.5):
         torch.manual_seed(0)
         trainer = make()
-        run = StageRun.begin(trainer.parts, trainer.position)
+        run = StageRun.begin(trainer)
         weight = trainer.models[0].head_weight.detach().clone()
         trainer.batches.share = lambda batch, share=share: share
         run.step(batch_of(trainer))
@@ -160,7 +160,7 @@ def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make):
     hooks = {name: (lambda context, name=name: told.append(name)) for name in ("on_start", "on_end")}
     trainer = make(Stage(2, "own", step=step, loss=loss, **hooks), Stage(1, "plain"))
     trainer.method.on_stage_end = lambda context: told.append(f"{context.stage.name} ends")
-    run = StageRun.begin(trainer.parts, trainer.position)
+    run = StageRun.begin(trainer)
     assert float(run.step(batch_of(trainer)).loss) == 0
     run.end_epoch()
     assert told == ["on_start", "step", "loss"], "the first of two epochs"
@@ -168,7 +168,7 @@ def test_a_stage_carries_its_step_its_loss_its_start_and_its_end(make):
     run.end_epoch()
     assert told[3:] == ["on_end", "own ends"]
     trainer.position.stage, trainer.position.epoch = 1, 2
-    plain = StageRun.begin(trainer.parts, trainer.position, run)
+    plain = StageRun.begin(trainer, run)
     assert float(plain.step(batch_of(trainer)).loss) > 0
     plain.end_epoch()
     assert told[5:] == ["plain ends"]

@@ -16,18 +16,7 @@ from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
 from icda.cross_fit.marks import Mark
 from icda.cross_fit.networks import HeldOut
 from icda.cross_fit.pairs import share, skill, trial, within_answers
-from icda.cross_fit.rules import (
-    LIMITS,
-    NO,
-    YES,
-    Limit,
-    Limits,
-    Verdict,
-    answered,
-    excess_sureness,
-    noise_chance,
-    tail_verdict,
-)
+from icda.cross_fit.rules import LIMITS, NO, YES, Limit, Verdict, answered, excess_sureness, noise_chance, tail_verdict
 from icda.cross_fit.twins import LENGTH, scaled_to
 
 READ_SAMPLES = 3000  # a standard error below 0.02 with a twentieth of the labels contradicted
@@ -117,17 +106,17 @@ def read_labels(features: Tensor, targets: Tensor, logits: Tensor, seed: int) ->
     return *within_answers(*asked), within_answers(*asked, confirmed=True)[0]
 
 
-def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verdict]:
+def judge_networks(held_out: HeldOut) -> dict[str, Verdict]:
     """A verdict on a shortcut, on wrong labels and on a long tail."""
     found = Figures.of(held_out)
-    sharp = limits.sharp_agreement.chance(found.agreement)
-    shortcut = _shortcut_chance(found, sharp, limits)
-    by_mark = mark_chance(held_out, limits)
+    sharp = LIMITS.sharp_agreement.chance(found.agreement)
+    shortcut = _shortcut_chance(found, sharp)
+    by_mark = mark_chance(held_out)
     # Networks that agree on all but one in four hundred may have found a shortcut that hides what is left of the class.
     # And labels that can be read where networks contradict them are not wrong: the networks are.
     apart = by_mark if held_out.mark and is_independent(Mark(**held_out.mark)) else 0.0
-    unlike = 1 - max(shortcut, apart, 0.5 * sharp, _read_chance(found, 0.0, limits))
-    noise = noise_chance(found.skill, found.overall, found.sided, limits) * unlike
+    unlike = 1 - max(shortcut, apart, 0.5 * sharp, _read_chance(found, 0.0))
+    noise = noise_chance(found.skill, found.overall, found.sided) * unlike
     noise *= (1 - SCATTERED.chance(found.disagreement)) * (1 - GUESSED.chance(found.guessed))
     shared = (
         f"Networks that have not seen a sample contradict {_per_cent(found.errors)} of the labels, {found.sureness:.1f} "
@@ -152,24 +141,24 @@ def judge_networks(held_out: HeldOut, limits: Limits = LIMITS) -> dict[str, Verd
     }
 
 
-def _shortcut_chance(found: Figures, sharp: float, limits: Limits) -> float:
+def _shortcut_chance(found: Figures, sharp: float) -> float:
     chance = (
-        max(limits.sureness.chance(found.sureness), SURE_SHARE.chance(found.sure_share))
-        * limits.agreement.chance(found.agreement)
+        max(LIMITS.sureness.chance(found.sureness), SURE_SHARE.chance(found.sure_share))
+        * LIMITS.agreement.chance(found.agreement)
         * (1 - TOGETHER.chance(found.disagreement))
-        * (1 - limits.contradicted.chance(found.errors))
+        * (1 - LIMITS.contradicted.chance(found.errors))
         * (1 - GUESSED.chance(found.guessed))
-        * _read_chance(found, sharp, limits)
+        * _read_chance(found, sharp)
     )
-    return _counted(chance, found.against, limits)
+    return _counted(chance, found.against)
 
 
-def seen_mark(held_out: HeldOut, limits: Limits = LIMITS) -> Mark | None:
+def seen_mark(held_out: HeldOut) -> Mark | None:
     """The part of the picture that tells the class, if it is a shortcut that the networks' answers do not show."""
-    if held_out.mark is None or mark_chance(held_out, limits) < YES:
+    if held_out.mark is None or mark_chance(held_out) < YES:
         return None
     found = Figures.of(held_out)
-    is_followed = _shortcut_chance(found, limits.sharp_agreement.chance(found.agreement), limits) >= YES
+    is_followed = _shortcut_chance(found, LIMITS.sharp_agreement.chance(found.agreement)) >= YES
     return None if is_followed else Mark(**held_out.mark)
 
 
@@ -178,7 +167,7 @@ def is_independent(mark: Mark) -> bool:
     return mark.kept >= KEPT.at
 
 
-def mark_chance(held_out: HeldOut, limits: Limits = LIMITS) -> float:
+def mark_chance(held_out: HeldOut) -> float:
     """The chance that the part of the picture that tells the class best is a mark."""
     if held_out.mark is None:
         return 0.0
@@ -187,7 +176,7 @@ def mark_chance(held_out: HeldOut, limits: Limits = LIMITS) -> float:
     told = mark.skill / max(mark.known, skill(answers, held_out.targets, mark.classes), 1e-12)
     many = MANY.chance(mark.classes)
     allowed = Limit(OVERLAP.at + PER_CLASS * min(mark.classes - 2, 8), OVERLAP.width)
-    is_like_others = KEPT.chance(mark.kept) * (1 - limits.contradicted.chance(mark.errors))
+    is_like_others = KEPT.chance(mark.kept) * (1 - LIMITS.contradicted.chance(mark.errors))
     is_followed = FOLLOWED.chance(share(answers[against] == mark.answers[against]))
     chance = (
         TELLS.chance(told)
@@ -196,19 +185,19 @@ def mark_chance(held_out: HeldOut, limits: Limits = LIMITS) -> float:
         * max(is_followed, many)
         * SOME.chance(mark.against)
     )
-    return _counted(chance, mark.against, limits)
+    return _counted(chance, mark.against)
 
 
-def _counted(chance: float, against: int, limits: Limits) -> float:
+def _counted(chance: float, against: int) -> float:
     """Few contradictions are an anecdote, of which nothing can be told."""
-    return chance if chance <= 0.5 else 0.5 + (chance - 0.5) * limits.counted.chance(against)
+    return chance if chance <= 0.5 else 0.5 + (chance - 0.5) * LIMITS.counted.chance(against)
 
 
-def _read_chance(found: Figures, sharp: float, limits: Limits) -> float:
+def _read_chance(found: Figures, sharp: float) -> float:
     """The chance that labels can be read where networks contradict them; less will do where these agree on nearly all."""
     surely = (found.area - 0.5) / max(found.area_error, 1e-12)
-    sure_enough = limits.noisy_read.chance(surely + limits.sharp_bonus * sharp)
-    needed = OWN_MISTAKES * limits.contradicted.chance(found.errors)
+    sure_enough = LIMITS.noisy_read.chance(surely + LIMITS.sharp_bonus * sharp)
+    needed = OWN_MISTAKES * LIMITS.contradicted.chance(found.errors)
     return sure_enough * READ.chance(found.readability - needed + SHARP_READ * sharp)
 
 

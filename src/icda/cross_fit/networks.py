@@ -57,8 +57,7 @@ class HeldOut(NamedTuple):
     def disagreement(self) -> float:
         """How many samples two networks answer differently, for each one that is answered wrongly; 0 without errors.
 
-        Networks that answer with an attribute of the sample are wrong together, and differ nowhere: 0. Networks that are
-        wrong because they have learned too little are wrong each in its own way.
+        Networks that answer with an attribute of the sample are wrong together; those that know too little are not.
         """
         return (1 - self.agreement) / self.errors if self.errors else 0.0
 
@@ -100,8 +99,7 @@ def draw_folds(num_samples: int, folds: int, seed: int, repeat: int = 0) -> Tens
 def stratified_folds(targets: Tensor, folds: int, seed: int, repeat: int = 0) -> Tensor:
     """A fold for each sample (N,), so that each class, and all samples, are split evenly: sizes differ by one at most.
 
-    The samples stand in a row, class after class and at random within a class; folds are dealt out along it in turn. With
-    two folds and two samples of a class, each of the twins learns one of them.
+    The samples stand in a row, class after class and at random within a class; folds are dealt out along it in turn.
     """
     _check(folds)
     generator = generator_for(seed, "stratified folds", folds, repeat)
@@ -118,21 +116,12 @@ def _check(folds: int) -> None:
         raise InputError(f"cross-fitting needs 2 folds or more, got {folds}: a network is blind to its own fold alone.")
 
 
-class StepFigures(NamedTuple):
-    """Of one step: the networks' mean loss, the held-out logits (N, C) after it, and the share of labels that differ."""
-
-    loss: Tensor
-    held_out: Tensor
-    flipped: float
-
-
 class HeldOutNetworks(nn.Module):
     """Which network a sample is held out from, which label it has by now, and how the networks take a step.
 
-    The folds are drawn by a coin from the seed, or evenly within each class (`begin`); which labels flip depends on the
-    seed, the epoch and the sample alone. So a resumed run repeats both, and several ranks draw what one process would.
-    Each network's loss is the mean over the classes of a class's mean cross entropy in the batch: a rare class counts as
-    much as a frequent one.
+    Folds depend on the seed, and which labels flip on the seed, the epoch and the sample alone: a resumed run repeats both,
+    and several ranks draw what one process would. Each network's loss is the mean over the classes of a class's mean cross
+    entropy in the batch.
     """
 
     labels: Tensor  # (N,) what each sample has flipped to; -1 while it has its own label
@@ -166,10 +155,11 @@ class HeldOutNetworks(nn.Module):
         epoch: int,
         *,
         flips: bool = True,
-    ) -> StepFigures:
+    ) -> tuple[Tensor, Tensor, float]:
         """Each network learns from the samples that are not held out from it; then labels flip.
 
-        Without `flips` it learns their own labels, whatever they have flipped to, and none flips.
+        Without `flips` it learns their own labels, whatever they have flipped to, and none flips. Returns the networks'
+        mean loss, the held-out logits (N, C) after the step, and the share of labels that differ from the given ones.
         """
         fold, labels = self._facts(batch)
         labels = labels if flips else batch.targets
@@ -183,7 +173,7 @@ class HeldOutNetworks(nn.Module):
             labels = flip_labels(labels, held_out, self._uniform(epoch)[batch.index].to(held_out))
             self._keep(batch.index, labels, batch.targets)
         share = float((labels != batch.targets).float().mean())
-        return StepFigures(total.detach() / max(len(learned), 1), held_out, share)
+        return total.detach() / max(len(learned), 1), held_out, share
 
     @torch.no_grad()
     def held_out(self, inputs: Inputs, models: Sequence[nn.Module], fold: Tensor) -> Tensor:

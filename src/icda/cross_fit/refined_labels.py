@@ -67,9 +67,8 @@ def protect_classes(posterior: Tensor, targets: Tensor, wrong: float, pseudo_sam
     """Probabilities (N, C) of which no label loses more than its samples can vouch for.
 
     Let M be what the labels y lose, the sum of 1 - q_i(y) over their n samples. At most a share (M + s wrong) / (n + s)
-    may go, with s pseudo-samples at the common rate: a frequent label's own loss decides, a rare one's hardly counts.
-    What is over goes back to the label, the same share of each sample. Without this, the few samples of a rare class,
-    which networks that have seen one or two of it answer with its neighbours, would be relabelled away.
+    may go, with s pseudo-samples at the common rate; what is over goes back to the label, the same share of each sample.
+    Without this, the few samples of a rare class would be relabelled away.
     """
     classes = posterior.shape[1]
     counts = torch.bincount(targets, minlength=classes).to(posterior)

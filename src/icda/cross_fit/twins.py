@@ -5,34 +5,18 @@ it are relabelled until both heads follow the shortcut alone. Where labels are w
 rule is that of cross-risk minimisation (XRM, Pezeshki et al. 2023), written by us for linear heads.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from icda.cross_fit.networks import flip_labels
 
 LENGTH = 4.0  # features are scaled to this root mean square length, so that one rate fits all widths
-
-
-@dataclass(frozen=True)
-class TwinSettings:
-    """Full-batch descent with momentum; every few steps labels may flip."""
-
-    steps: int = 200
-    steps_between_flips: int = 4
-    rate: float = 0.5
-    momentum: float = 0.9
-    decay: float = 1e-2
+STEPS, STEPS_BETWEEN_FLIPS = 200, 4  # of full-batch descent with momentum; every few steps labels may flip
+RATE, MOMENTUM, DECAY = 0.5, 0.9, 1e-2
 
 
 def twin_logits(
-    features: Tensor,
-    targets: Tensor,
-    num_classes: int,
-    seed: int = 0,
-    settings: TwinSettings | None = None,
-    trained: Tensor | None = None,
+    features: Tensor, targets: Tensor, num_classes: int, seed: int = 0, trained: Tensor | None = None
 ) -> Tensor:
     """Logits (N, C) of every sample by the head that was not trained on it, after all flips.
 
@@ -46,16 +30,15 @@ def twin_logits(
     >>> bool((twin_logits(features, targets, 2).argmax(1) == truth).float().mean() > 0.97)
     True
     """
-    settings = settings or TwinSettings()
     generator = torch.Generator().manual_seed(seed)
     own = torch.randint(0, 2, (len(targets),), generator=generator)
     features = scaled_to(features, LENGTH)
     chosen = torch.ones_like(own, dtype=torch.bool) if trained is None else trained
     halves = [_Half(features, targets, (chosen & (own == k)).nonzero().flatten(), num_classes) for k in range(2)]
-    for step in range(settings.steps):
+    for step in range(STEPS):
         for half in halves:
-            half.descend(settings)
-        if step % settings.steps_between_flips == 0:
+            half.descend()
+        if step % STEPS_BETWEEN_FLIPS == 0:
             for half, other in zip(halves, reversed(halves), strict=True):
                 half.flip(other.head, generator)
     outside = torch.cat([features[~chosen], features.new_ones(int((~chosen).sum()), 1)], 1)
@@ -76,7 +59,7 @@ class _Half:
         self.head = features.new_zeros(features.shape[1] + 1, num_classes)
         self._speed = torch.zeros_like(self.head)
 
-    def descend(self, settings: TwinSettings) -> None:
+    def descend(self) -> None:
         """One step on the class-balanced cross entropy of the labels as they stand."""
         if not len(self.rows):
             return
@@ -85,8 +68,8 @@ class _Half:
         slope = torch.softmax(self.inputs @ self.head, 1)
         slope.scatter_add_(1, self.labels[:, None], -torch.ones_like(slope[:, :1]))
         slope *= weights[:, None]
-        self._speed.mul_(settings.momentum).add_(self.inputs.T @ slope + settings.decay * self.head)
-        self.head.add_(self._speed, alpha=-settings.rate)
+        self._speed.mul_(MOMENTUM).add_(self.inputs.T @ slope + DECAY * self.head)
+        self.head.add_(self._speed, alpha=-RATE)
 
     def flip(self, other: Tensor, generator: torch.Generator) -> None:
         """Take over the other head's answer, the likelier the surer it is."""
@@ -94,19 +77,13 @@ class _Half:
 
 
 def twin_margins(
-    features: Tensor,
-    targets: Tensor,
-    pairs: int = 3,
-    seed: int = 0,
-    settings: TwinSettings | None = None,
-    trained: Tensor | None = None,
+    features: Tensor, targets: Tensor, pairs: int = 3, seed: int = 0, trained: Tensor | None = None
 ) -> Tensor:
     """Two classes, several pairs of twins at once: margins (N, pairs) towards class 1 by the heads that have not seen them.
 
     The same rule as `twin_logits` with one row per head. All heads stand side by side in one matrix, so that the features
     are read once per step however many pairs there are. `trained` (N, pairs) says which samples train each pair.
     """
-    settings = settings or TwinSettings()
     generator = torch.Generator().manual_seed(seed)
     count = len(targets)
     own = torch.randint(0, 2, (count, pairs), generator=generator)
@@ -118,11 +95,11 @@ def twin_margins(
     labels = targets[:, None].expand(count, pairs).to(features)
     heads = features.new_zeros(inputs.shape[1], 2 * pairs)
     speed = torch.zeros_like(heads)
-    for step in range(settings.steps):
+    for step in range(STEPS):
         slope = _binary_slope(inputs @ heads, labels.repeat_interleave(2, 1), inside)
-        speed = settings.momentum * speed + inputs.T @ slope + settings.decay * heads
-        heads = heads - settings.rate * speed
-        if step % settings.steps_between_flips == 0:
+        speed = MOMENTUM * speed + inputs.T @ slope + DECAY * heads
+        heads = heads - RATE * speed
+        if step % STEPS_BETWEEN_FLIPS == 0:
             chance = torch.sigmoid((inputs @ heads).gather(1, other))
             flipped = torch.rand(count, pairs, generator=generator) < (2 * chance - 1).abs()
             labels = torch.where(flipped, (chance > 0.5).to(labels), labels)

@@ -95,8 +95,8 @@ class Reusing(Following):
 class FixedSigns(Following):
     """At other parameters, with every ReLU open where it was open in the earlier pass.
 
-    A difference of two passes errs most where a unit opens or closes in between: its error falls with the square root of
-    the step. With open units held it falls linearly, and what remains is the network's curvature.
+    Where a unit opens or closes in between, the error of a difference falls with the square root of the step; with open
+    units held it falls linearly.
     """
 
     def output(self, call: Call, args: Any, named: Any) -> Tensor | None:

@@ -6,12 +6,11 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.losses.head import head_parameters
-from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, Stage
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, Stage, checked
 from icda.methods.crt import two_stages
 from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows
 from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_reduce
-from icda.settings import checked
 
 
 @METHODS.register("afr")

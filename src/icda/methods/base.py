@@ -1,9 +1,8 @@
 """What happens between a batch and the optimiser's step.
 
-A loss is the simplest method. Larger procedures override more: `step` (a look-ahead, two networks), `stages` (freeze the
-encoder, retrain the head), the epoch hooks (re-weighting, memories), `predict` (a rule of their own at test time). A method
-is an nn.Module, so whatever it keeps as buffers, parameters or submodules is saved and restored with the checkpoint. Its
-constructor is `@checked` (icda.settings): options are held to the ranges in their annotations.
+A loss is the simplest method; larger procedures override `step`, `stages`, the epoch hooks or `predict`. A method is an
+nn.Module: what it keeps as buffers, parameters or submodules is saved and restored with the checkpoint. Its constructor is
+`@checked` (icda.settings): options are held to the ranges in their annotations.
 """
 
 from __future__ import annotations

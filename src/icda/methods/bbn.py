@@ -30,8 +30,8 @@ class BBN(Method):
             return network
         network.encoder = two_branches(network.encoder, self.input_shape)
         weight, has_bias = network.head_weight, getattr(network.head, "bias", None) is not None
-        (classes, features), like = weight.shape, {"device": weight.device, "dtype": weight.dtype}
-        network.head = nn.Linear(2 * features, classes, has_bias, **like)  # newly drawn, over both branches
+        classes, features = weight.shape
+        network.head = nn.Linear(2 * features, classes, has_bias, weight.device, weight.dtype)  # over both branches
         return network
 
     def step(self, batch: Batch, context: Context) -> StepResult:

@@ -28,10 +28,6 @@ class LossMethod(Method):
         self.criterion = criterion
         self._figures: dict[str, float] = {}
 
-    @classmethod
-    def build(cls, loss: type[AdjustedLoss], setup: Setup, **options: Any) -> LossMethod:
-        return cls(loss(setup.num_classes, setup.feature_dim, setup.class_counts, **options))
-
     def prepare_network(self, network: FeatureClassifier) -> FeatureClassifier:
         network.head = self.criterion.prepare_head(network.head)
         return network
@@ -114,7 +110,9 @@ def create_method(name: str, setup: Setup, options: Mapping[str, Any] | None = N
     check_names(given, option_names(cls), f"method {name!r}", "option")
     if not hasattr(cls.__init__, "checks_options"):  # a loss, or a method of somebody's own
         check(given, option_kinds(cls))
-    made: Method = LossMethod.build(cls, setup, **given) if method_type(name) is LossMethod else cls(setup, **given)
+    if method_type(name) is LossMethod:
+        return LossMethod(cls(setup.num_classes, setup.feature_dim, setup.class_counts, **given))
+    made: Method = cls(setup, **given)
     return made
 
 

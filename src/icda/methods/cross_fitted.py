@@ -30,14 +30,13 @@ NEW = 0.5  # what the present epoch counts in the running mean of held-out answe
 class CrossFittedMethod(Method):
     """Two stages: `folds` networks, each blind to a part of the samples, then the network that is kept.
 
-    The first network of the run is the one that is kept; it waits while the others train. Their stage comes on top of the
-    run's epochs: `cross_fit_epochs` of them, with a schedule of its own. When it ends, one pass over the training set
-    gives the held-out logits of every sample, and `learn_from` makes of them what the second stage needs. They are part
-    of the state: a run that is killed in either stage goes on as if nothing had happened, and `reuse`, the folder of a
-    finished run on the same samples, takes its networks and logits in place of a first stage.
+    The first network of the run is the one that is kept; it waits while the others train, for `cross_fit_epochs` of the
+    run's epochs and on top of them. Then one pass over the training set gives the held-out logits of every sample, which
+    are part of the state, and `learn_from` makes of them what the second stage needs. `reuse`, the folder of a finished run
+    on the same samples, takes its networks and logits in place of a first stage.
 
     Folds are drawn by a coin, or, if `stratified`, each class is split evenly among them. With `repeats` the networks are
-    trained several times over, one stage after the other, with other folds; what they say is averaged.
+    trained several times over with other folds; what they say is averaged.
 
     A subclass says how many networks there are (`folds`) and writes `learn_from` and `loss`.
     """
@@ -115,8 +114,9 @@ class CrossFittedMethod(Method):
 
     def cross_fit_step(self, batch: Batch, context: Context, flips: bool = True) -> StepResult:
         networks, models = context.networks[1:], context.models[1:]
-        figures = self.held_out.step(batch, networks, models, context.apply, context.epoch, flips=flips)
-        return StepResult(figures.loss, figures.held_out, {"flipped_labels": figures.flipped} if flips else {})
+        given = networks, models, context.apply, context.epoch
+        loss, held_out, flipped = self.held_out.step(batch, *given, flips=flips)
+        return StepResult(loss, held_out, {"flipped_labels": flipped} if flips else {})
 
     def second_step(self, batch: Batch, context: Context) -> StepResult:
         """A step on what was learned from an earlier run, whose samples must be these."""
@@ -129,25 +129,21 @@ class CrossFittedMethod(Method):
         return self.step(batch, context)
 
     def before_training(self, folder: Path) -> None:
-        if not self.reuse:
-            return
-        if Path(self.reuse).resolve() == folder.resolve():
-            raise InputError(f"reuse={self.reuse}: that is the folder of this run itself. Give that of an earlier one.")
-        self._check_earlier(read_earlier(self.reuse, self._class_counts, self.num_networks))
+        if self.reuse:
+            self._check_earlier(read_earlier(self.reuse, self._class_counts, self.num_networks, own=folder)[1])
 
-    def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
+    def _check_earlier(self, evidence: HeldOut) -> None:
         """Refuse an earlier run that lacks what this method needs."""
 
     def take_earlier(self, context: Context) -> None:
         """Networks and evidence of the run in `reuse`. Only here: a trained model is evaluated wherever that has gone."""
-        earlier = read_earlier(self.reuse, self._class_counts, self.num_networks)
-        self._check_earlier(earlier)
-        for model, state in zip(context.models[1:], earlier["networks"][1:], strict=True):
+        networks, evidence = read_earlier(self.reuse, self._class_counts, self.num_networks)
+        self._check_earlier(evidence)
+        for model, state in zip(context.models[1:], networks[1:], strict=True):
             try:
                 model.load_state_dict(state)
             except RuntimeError as error:
                 raise InputError(f"reuse={self.reuse}: the run there trained networks of another kind.") from error
-        evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
         self._check_inputs(evidence, next(iter(context.training_batches())), context.models[1:])
         self.keep_evidence(evidence)
 
@@ -301,17 +297,19 @@ def first_stage_epochs(share: float, epochs: int) -> int:
 
 
 def read_earlier(
-    folder: str, class_counts: Tensor, num_networks: int | None = None, option: str = "reuse"
-) -> dict[str, Any]:
-    """What a finished run left of its cross-fitted networks, refused where it cannot be of the same samples.
+    folder: str, class_counts: Tensor, num_networks: int | None = None, option: str = "reuse", own: Path | None = None
+) -> tuple[list[dict[str, Any]], HeldOut]:
+    """The networks' states of a finished run and what they said, refused where it cannot be of the same samples.
 
-    `num_networks` is checked where it is given; `option` is what the user calls the folder.
+    `num_networks` is checked where it is given; `option` is what the user calls the folder, `own` that of the present run.
     """
 
     def refusal(why: str) -> InputError:
         return InputError(f"{option}={folder}: {why}")
 
     path = Path(folder) / "model.pt"
+    if own is not None and own.resolve() == path.parent.resolve():
+        raise refusal("that is the folder of this run itself. Give that of an earlier one.")
     if not path.is_file():
         raise refusal(f"{path} is not there. Give the folder of a finished run of this or a like method.")
     try:
@@ -327,4 +325,4 @@ def read_earlier(
     counts = torch.bincount(evidence["targets"], minlength=len(class_counts))
     if not torch.equal(counts, class_counts.to(counts)):
         raise refusal(f"its samples have classes of {counts.tolist()}, this task's {class_counts.tolist()}.")
-    return state
+    return networks, HeldOut(**evidence)

@@ -3,9 +3,8 @@
 from typing import Any
 
 from icda.errors import InputError
-from icda.methods.base import METHODS, Method, Setup, Stage
+from icda.methods.base import METHODS, Method, Setup, Stage, checked
 from icda.ranges import OpenShare
-from icda.settings import checked
 
 
 @METHODS.register("crt")

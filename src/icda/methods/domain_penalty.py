@@ -42,9 +42,8 @@ class Penalty(NamedTuple):
 class DomainPenalty(DomainMethod):
     """mean_e L_e, L_e the cross entropy of domain e in the batch, plus the penalties that a subclass names.
 
-    Every domain of the batch counts alike, however few its samples. The values of the penalties are logged under their
-    names, without their weights. A training set that has samples of one domain only is refused. `sampling` is that of a
-    stage: domain_balanced as in DomainBed, or group_balanced, which also breaks the tie between label and domain.
+    Every domain of the batch counts alike, however few its samples. Penalties are logged under their names, without their
+    weights. `sampling` is domain_balanced as in DomainBed, or group_balanced, which also breaks the tie with the label.
     """
 
     feature_weight: ClassVar[str] = ""  # the option that weighs a penalty on features, if there is one

@@ -7,11 +7,10 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage
+from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage, checked
 from icda.methods.crt import two_stages
 from icda.methods.per_sample import PerSample, over_training_set
 from icda.ranges import OpenShare
-from icda.settings import checked
 
 
 @METHODS.register("jtt")

@@ -20,9 +20,8 @@ PUBLISHED_RATE, PUBLISHED_STEPS, PUBLISHED_BATCH = 1e-6, 39_000, 128  # of the s
 def determinant_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """-log(|det(Y^T P)| + 1e-3) of a batch, Y (N, C) one-hot labels and P (N, C) softmax.
 
-    Labels that were corrupted by any fixed transition T turn Y^T P into T^T Y^T P: the loss moves by -log|det T|, a
-    constant. A batch that lacks a class has determinant zero and no gradient. The determinant is taken in logarithms,
-    for N/C to the power of C overflows.
+    Labels corrupted by a fixed transition T move it by -log|det T|, a constant. A batch that lacks a class has determinant
+    zero and no gradient. It is taken in logarithms, for N/C to the power of C overflows.
     """
     probabilities = logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(1)
     joint = F.one_hot(targets, logits.shape[1]).to(probabilities).T @ probabilities

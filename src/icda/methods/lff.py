@@ -5,9 +5,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
-from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, StepResult, checked
 from icda.ranges import ShareAboveZero
-from icda.settings import checked
 
 
 def relative_difficulty(biased: Tensor, kept: Tensor) -> Tensor:

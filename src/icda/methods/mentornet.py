@@ -107,8 +107,7 @@ class MentorNet(OptimizerState, SelfPaced):
 def spoil(logits: Tensor, targets: Tensor, rate: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Labels (N,) of which `rate` were replaced by another class, and which of them were left alone.
 
-    The wrong class is drawn from the student's own answer without the true class. The student learned it from the noise,
-    so what is flipped to one class in training is flipped to that class here; uniform wrong labels would be too easy.
+    The wrong class is drawn from the student's own answer, learned from the noise: uniform wrong labels would be too easy.
     """
     right = torch.rand(len(targets), generator=generator) >= rate
     others = logits.detach().float().scatter(1, targets[:, None], -torch.inf).softmax(1).cpu()

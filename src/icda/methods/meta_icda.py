@@ -150,14 +150,9 @@ class MetaICDAMethod(PerSample, MetaLearner):
         return torch.cat([described, self.held_out_figures.rows(index, targets, means).to(described)], 1)
 
     def before_training(self, folder: Path) -> None:
-        if not self.held_out:
-            return
-        if Path(self.held_out).resolve() == folder.resolve():
-            raise InputError(
-                f"held_out={self.held_out}: that is the folder of this run itself. Give that of an earlier one."
-            )
-        state = read_earlier(self.held_out, self._class_counts, option="held_out")
-        self.held_out_figures = held_out_figures(HeldOut(**state["method"]["_extra_state"]["evidence"]))
+        if self.held_out:
+            _, said = read_earlier(self.held_out, self._class_counts, option="held_out", own=folder)
+            self.held_out_figures = held_out_figures(said)
 
     def outer(self, output: Output, batch: Batch, context: Context) -> Outer:
         strength = self.strength(output, batch, context)

@@ -112,10 +112,8 @@ def mixed_cross_entropy(logits: Tensor, targets: Tensor, mix: Mix) -> Tensor:
 def cut_boxes(mix: Mix, size: tuple[int, ...] | torch.Size, generator: torch.Generator) -> tuple[Tensor, Mix]:
     """CutMix's boxes (N, H, W), true inside, and the mix with each share made that of the pixels kept.
 
-    A box has sides sqrt(1 - lambda) of the image's, a centre drawn uniformly, and ends at the border; what is cut off
-    there makes the share larger.
-
-    Reference: Yun et al., "CutMix: regularization strategy to train strong classifiers", ICCV 2019.
+    A box has sides sqrt(1 - lambda) of the image's, a centre drawn uniformly, and ends at the border, which makes the share
+    larger (Yun et al., "CutMix", ICCV 2019).
     """
     inside = []
     for length in size:

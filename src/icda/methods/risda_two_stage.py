@@ -8,12 +8,11 @@ from torch import Tensor
 from icda.functional.class_balance import effective_number_weights
 from icda.functional.confusion import count_confusions
 from icda.losses.risda import RISDALoss
-from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage
+from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage, checked
 from icda.methods.per_sample import weighted_mean
 from icda.models.base import Output, evaluating
 from icda.ranges import OpenShare, ShareBelowOne
 from icda.ranks import world_size
-from icda.settings import checked
 
 
 @METHODS.register("risda_two_stage")

@@ -16,14 +16,13 @@ from icda.cross_fit.rules import Verdict, tail_verdict
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.errors import InputError
-from icda.methods.base import METHODS, Context, Setup
+from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.cross_fitted import BestEpoch, CrossFitEpochs, End, first_stage_epochs, pass_cost
 from icda.methods.group_prior import LossName
 from icda.methods.per_sample import rows
 from icda.methods.shortcut_prior import REPEATED, SOFT_EPOCHS, ShortcutPrior
 from icda.models.base import Output, evaluating
 from icda.ranks import all_mean, from_first_rank
-from icda.settings import checked
 
 # Of what is read elsewhere: networks that learn labels as they are then know the class, too, and a soft prior of theirs
 # would take it away.
@@ -135,15 +134,14 @@ class Robust(BestEpoch, ShortcutPrior):
         is_refined = len(self.soft_labels) > 0
         return F.cross_entropy(logits, rows(self.soft_labels, batch, logits) if is_refined else batch.targets)
 
-    def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
-        evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
+    def _check_earlier(self, evidence: HeldOut) -> None:
         if evidence.running is None or len(evidence.read or ()) != 3:
             raise InputError(
                 f"reuse={self.reuse}: the run there is not one of robust, or of an earlier version, and lacks what it "
                 "judges by: leave reuse out."
             )
         self.verdicts, self.mark = judge_networks(evidence), seen_mark(evidence)
-        super()._check_earlier(earlier)
+        super()._check_earlier(evidence)
 
     @property
     def _told(self) -> str:

@@ -80,8 +80,7 @@ class ShortcutPrior(CrossFittedMethod):
         again = self.passes("cross_fit_again", SOFT_EPOCHS, epochs, step, self.on_second_evidence, afresh=True)
         return [*first, *again, second]
 
-    def _check_earlier(self, earlier: Mapping[str, Any]) -> None:
-        evidence = HeldOut(**earlier["method"]["_extra_state"]["evidence"])
+    def _check_earlier(self, evidence: HeldOut) -> None:
         if self._form(evidence) == "soft" and evidence.unflipped is None:
             raise InputError(
                 f"reuse={self.reuse}: the run there trained no networks on the labels as they are, which the soft form "

@@ -27,12 +27,10 @@ def evaluate_predictions(
 ) -> dict[str, Any]:
     """Every figure we report of logits (N, C) and targets (N,), as plain numbers for JSON; accuracies lie in [0, 1].
 
-    The same keys come every time. A figure that cannot be known is None, never another one in its place: without groups
-    there is no `worst_group_accuracy`, without `train_class_counts` no `few_accuracy`. `balanced_accuracy`, the worst
-    class and the worst group leave out classes and groups that the split has no sample of. Where `memberships` (N, M) in
-    overlapping groups are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for
-    CivilComments); `train_weighted_accuracy` stays over the disjoint `groups`, whose shares of the training set sum to
-    one. Metrics that plugins registered come last, under their own names.
+    The same keys come every time; a figure that cannot be known is None, never another one in its place. Classes and groups
+    that the split has no sample of are left out of means and worst ones. Where `memberships` (N, M) in overlapping groups
+    are given, the accuracy per group, its worst and its mean are over those (WILDS' rule for CivilComments), and
+    `train_weighted_accuracy` stays over the disjoint `groups`. Metrics that plugins registered come last.
 
     >>> import torch
     >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])

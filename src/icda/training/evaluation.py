@@ -94,10 +94,9 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 def describe_samples(figures: Mapping[str, Tensor], split: Split) -> dict[str, Figure]:
     """Means and AUROCs of each figure (N,) over the samples that have one, for the log.
 
-    `NAME_wrong_labels` and `NAME_right_labels` are means, `NAME_auroc_wrong` how well a low figure marks a wrong label;
-    `NAME_minority` and `NAME_majority` are means over the samples outside and in the largest group of their class,
-    `NAME_auroc_minority` how well a high figure marks the first; `NAME_small_classes` and `NAME_large_classes` are the
-    means of the classes' means below and above their median size. What a task does not know is left out.
+    `NAME_auroc_wrong` is how well a low figure marks wrong labels, `NAME_auroc_minority` how well a high one marks samples
+    outside the largest group of their class; `NAME_small_classes` and `NAME_large_classes` are the means of the classes'
+    means below and above their median size. What a task does not know is left out.
     """
     found: dict[str, Figure] = {}
     for name, values in figures.items():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 import torch
 from accelerate import Accelerator
@@ -68,8 +68,7 @@ def run_training(
             make_accelerator(config.precision)  # ranks meet here, and only the first need see the folder
         finished = from_first_rank(lambda: _earlier_result(folder, config, resume, overwrite))
         if finished is None:
-            how: Literal["new", "resume", "overwrite"] = "overwrite" if overwrite else "resume" if resume else "new"
-            return _train(config, model, task, how, view, judged, leaves_files)
+            return _train(config, model, task, resume and not overwrite, overwrite, view, judged, leaves_files)
         if is_first_rank():
             _remake_missing(folder, config, finished, readable=model is None and task is None)
         if model is None:
@@ -84,7 +83,8 @@ def _train(
     config: TrainConfig,
     model: OwnModel | None,
     task: Task | None,
-    how: Literal["new", "resume", "overwrite"],
+    resume: bool,
+    overwrite: bool,
     view: ProgressView | None,
     judged: str,
     leaves_files: bool,
@@ -98,12 +98,12 @@ def _train(
     networks, method = build(config, visible, model)
     trainer = Trainer(config, visible, networks, method, folder, accelerator, view)
     method.before_training(folder)
-    if how == "overwrite" and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
+    if overwrite and accelerator.is_main_process:  # not sooner: a refused run must not cost the earlier one
         for name in (files.RESULT, files.EXPLANATIONS, files.REPORT, files.CHECKPOINT, files.MODEL):
             (folder / name).unlink(missing_ok=True)
     trainer.view.run(describe_run(task, config.model or task.default_model, networks, resolve_method(config.method)))
     with together():
-        trainer.run(resume=how == "resume")
+        trainer.run(resume)
         accelerator.wait_for_everyone()
     epoch = trainer.load_model()
     result = replace(

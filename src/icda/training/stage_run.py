@@ -6,9 +6,9 @@ Every batch is a function of the seed and the iteration, so that a resumed train
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import Accelerator
@@ -18,10 +18,12 @@ from icda.data.loader import BatchLoader, balanced_weights
 from icda.data.sources import transformed
 from icda.data.task import Batch, Split, Task
 from icda.methods.base import Context, Method, Sampling, Stage, StepResult
-from icda.models.base import FeatureClassifier
 from icda.training.config import TrainConfig
 from icda.training.evaluation import to_device
-from icda.training.plan import Plan, Position, restore_random_state
+from icda.training.plan import restore_random_state
+
+if TYPE_CHECKING:
+    from icda.training.trainer import Trainer
 
 
 class TrainingBatches:
@@ -47,7 +49,7 @@ class TrainingBatches:
         """The whole split that a stage trains on, as it is: not shuffled, not augmented, not shared among ranks."""
         loader = BatchLoader(self._split(stage), self.config.batch_size, seed=0, shuffle=False, augment=False)
         for batch in loader.epoch(0):
-            yield self._on_device(batch)
+            yield to_device(batch, self.accelerator.device)
 
     def start_epoch(self) -> None:
         """Forget how `draw` drew: a method's own weights may have changed."""
@@ -108,76 +110,59 @@ class TrainingBatches:
 
     def _numbered(self, loader: BatchLoader, iteration: int) -> Batch:
         epoch, number = divmod(iteration, len(loader))
-        return self._on_device(loader.batch(epoch, number))
-
-    def _on_device(self, batch: Batch) -> Batch:
-        return to_device(batch, self.accelerator.device)
-
-
-@dataclass(frozen=True)
-class RunParts:
-    """What all stages of a training share. `initial` are the networks' first weights, where a stage goes back to them;
-    `frozen` the parameters that were not to be trained when they were given."""
-
-    config: TrainConfig
-    plan: Plan
-    models: Sequence[FeatureClassifier]
-    method: Method
-    batches: TrainingBatches
-    accelerator: Accelerator
-    initial: Sequence[Mapping[str, Any]] = ()
-    frozen: Sequence[Tensor] = ()
+        return to_device(loader.batch(epoch, number), self.accelerator.device)
 
 
 class StageRun:
-    """The optimisers, wrapped networks and context of one stage. Make it with `begin` or `resume`."""
+    """The optimisers, wrapped networks and context of the stage that a trainer is at. Make it with `begin` or `resume`."""
 
-    def __init__(self, parts: RunParts, position: Position, optimizer_states: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, trainer: Trainer, optimizer_states: Sequence[dict[str, Any]]) -> None:
         """Optimisers start from `optimizer_states`, or from the beginning where there are none."""
-        self.parts, self.position, self.number = parts, position, position.stage
-        self.stage = parts.plan.stages[self.number]
-        self.batches_per_epoch = parts.batches.stage_length(self.stage)
-        for model in parts.models:
+        self.trainer, self.position, self.number = trainer, trainer.position, trainer.position.stage
+        self.stage = trainer.plan.stages[self.number]
+        self.batches_per_epoch = trainer.batches.stage_length(self.stage)
+        for model in trainer.models:
             model.encoder.requires_grad_(self.stage.trains == "all")
-        for parameter in parts.frozen:
+        for parameter in trainer.frozen:
             parameter.requires_grad_(False)
-        optimizers = [make_optimizer(parts.config, model) for model in parts.models]
+        optimizers = [make_optimizer(trainer.config, model) for model in trainer.models]
         for optimizer, state in zip(optimizers, optimizer_states, strict=False):
             optimizer.load_state_dict(state)
-        parts.accelerator.free_memory()  # it would keep the last stage's optimisers, and unscale their gradients, too
-        prepared = parts.accelerator.prepare(*parts.models, *optimizers)
-        count = len(parts.models)
+        trainer.accelerator.free_memory()  # it would keep the last stage's optimisers, and unscale their gradients, too
+        prepared = trainer.accelerator.prepare(*trainer.models, *optimizers)
+        count = len(trainer.models)
         self.context = self._make_context(prepared[:count], prepared[count:])
+        self._update_context()
         self._train_mode()
 
     @classmethod
-    def begin(cls, parts: RunParts, position: Position, previous: StageRun | None = None) -> StageRun:
-        """Start the stage at `position`: with new weights where it asks for them, and with the optimisers of the stage
-        before unless it restarts."""
-        stage = parts.plan.stages[position.stage]
+    def begin(cls, trainer: Trainer, previous: StageRun | None = None) -> StageRun:
+        """Start a stage: with new weights where it asks for them, and with the optimisers of the stage before unless it
+        restarts."""
+        stage = trainer.plan.stages[trainer.position.stage]
         if stage.reset_head:
-            for model in parts.models:
+            for model in trainer.models:
                 model.head.reset_parameters()  # type: ignore[operator]
         if stage.reset_network:
-            for model, initial in zip(parts.models, parts.initial, strict=True):
+            for model, initial in zip(trainer.models, trainer.initial, strict=True):
                 model.load_state_dict(initial)
-        run = cls(parts, position, [] if previous is None or stage.restart else previous.optimizer_states())
+        run = cls(trainer, [] if previous is None or stage.restart else previous.optimizer_states())
         if stage.on_start is not None:
             stage.on_start(run.context)
-        parts.method.on_stage_start(run.context)
+        trainer.method.on_stage_start(run.context)
         return run
 
     @classmethod
-    def resume(cls, parts: RunParts, position: Position, saved: Mapping[str, Any]) -> StageRun:
+    def resume(cls, trainer: Trainer, saved: Mapping[str, Any]) -> StageRun:
         """Take a stage up again where a checkpoint left it. The weights of networks and method are in place already."""
-        run = cls(parts, position, saved["optimizers"])
+        run = cls(trainer, saved["optimizers"])
         restore_random_state(saved["random"])  # last: making networks and optimisers may have drawn
         return run
 
     @property
     def batches_epoch(self) -> int:
         """The epoch by which batches are drawn."""
-        return self.position.epoch - (self.parts.plan.start(self.number) if self.stage.as_first else 0)
+        return self.position.epoch - (self.trainer.plan.start(self.number) if self.stage.as_first else 0)
 
     def open_epoch(self) -> BatchLoader:
         """Ready to train the epoch at hand: modes, the method's hook, and the batches to come.
@@ -187,38 +172,38 @@ class StageRun:
         self._update_context()
         self._train_mode()
         if self.position.batch == 0:
-            self.parts.method.on_epoch_start(self.context)
-        self.parts.batches.start_epoch()
-        return self.parts.batches.stage_loader(self.stage)
+            self.trainer.method.on_epoch_start(self.context)
+        self.trainer.batches.start_epoch()
+        return self.trainer.batches.stage_loader(self.stage)
 
     def step(self, batch: Batch) -> StepResult:
         """One step of the stage, or of the method, on a batch."""
         self._update_context()
         epoch = self.position.epoch + self.position.batch / self.batches_per_epoch
-        rate = self.parts.plan.learning_rate(self.parts.config, self.number, epoch)
+        rate = self.trainer.plan.learning_rate(self.trainer.config, self.number, epoch)
         for optimizer in self.context.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
-        self.context.apply = partial(self._apply, share=self.parts.batches.share(batch))
-        return (self.stage.step or self.parts.method.step)(batch, self.context)
+        self.context.apply = partial(self._apply, share=self.trainer.batches.share(batch))
+        return (self.stage.step or self.trainer.method.step)(batch, self.context)
 
     def end_epoch(self) -> None:
         """The hooks of an epoch that is over, and of the stage where it was the last one."""
-        self.parts.method.on_epoch_end(self.context)
-        if self.position.epoch + 1 < self.parts.plan.end(self.number):
+        self.trainer.method.on_epoch_end(self.context)
+        if self.position.epoch + 1 < self.trainer.plan.end(self.number):
             return
         if self.stage.on_end is not None:
             self.stage.on_end(self.context)
-        self.parts.method.on_stage_end(self.context)
+        self.trainer.method.on_stage_end(self.context)
 
     def _update_context(self) -> None:
         """Tell the method where training stands."""
         self.context.epoch, self.context.iteration = self.position.epoch, self.position.iteration
-        self.context.progress = self.position.iteration / self.parts.plan.num_iterations
+        self.context.progress = self.position.iteration / self.trainer.plan.num_iterations
 
     def _train_mode(self) -> None:
-        self.parts.method.train()
-        for model in self.parts.models:
+        self.trainer.method.train()
+        for model in self.trainer.models:
             model.train()
             if self.stage.trains == "head":
                 model.encoder.eval()  # a frozen encoder's BatchNorm statistics are frozen too
@@ -227,27 +212,24 @@ class StageRun:
         return [optimizer.state_dict() for optimizer in self.context.optimizers]
 
     def _make_context(self, networks: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> Context:
-        parts, position = self.parts, self.position
-        no_metadata = parts.batches.task.metadata is None
+        trainer, position = self.trainer, self.position
+        no_metadata = trainer.batches.task.metadata is None
         return Context(
             networks=networks,
-            models=parts.models,
+            models=trainer.models,
             optimizers=optimizers,
             apply=self._apply,
-            training_batches=partial(parts.batches.in_order, self.stage),
-            draw=lambda sampling: parts.batches.draw(sampling, position.iteration),
-            next_metadata=None if no_metadata else lambda: parts.batches.metadata(position.iteration),
-            epoch=position.epoch,
-            num_epochs=parts.plan.num_epochs,
-            iteration=position.iteration,
-            progress=position.iteration / parts.plan.num_iterations,
+            training_batches=partial(trainer.batches.in_order, self.stage),
+            draw=lambda sampling: trainer.batches.draw(sampling, position.iteration),
+            next_metadata=None if no_metadata else lambda: trainer.batches.metadata(position.iteration),
+            num_epochs=trainer.plan.num_epochs,
             stage=self.stage,
-            training_targets=parts.batches.task.train.targets,
+            training_targets=trainer.batches.task.train.targets,
         )
 
     def _apply(self, loss: Tensor, share: float = 1.0) -> None:
         """Backward and one optimiser step. DDP averages over ranks, so a rank with fewer samples must count for less."""
-        accelerator, clip_norm = self.parts.accelerator, self.parts.config.largest_gradient
+        accelerator, clip_norm = self.trainer.accelerator, self.trainer.config.largest_gradient
         for optimizer in self.context.optimizers:
             optimizer.zero_grad()
         accelerator.backward(loss * share if share != 1 else loss)

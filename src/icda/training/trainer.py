@@ -24,7 +24,7 @@ from icda.training.config import TrainConfig, config_from_dict, describe_changes
 from icda.training.evaluation import describe_samples, evaluate_split, over_split, to_device
 from icda.training.plan import Plan, Position, Tally, random_state
 from icda.training.progress import EpochLog, ProgressView
-from icda.training.stage_run import RunParts, StageRun, TrainingBatches
+from icda.training.stage_run import StageRun, TrainingBatches
 
 LOGGED = ("accuracy", "worst_class_accuracy", "worst_group_accuracy")  # of the validation split, after every epoch
 RESUMED = ("networks", "optimizers", "method", "selector", "position", "history", "random", "config_hash", "data_hash")
@@ -70,10 +70,9 @@ class Trainer:
         self.batches = TrainingBatches(config, task, self.method, accelerator)
         self.plan = Plan.of(self.stages, self.batches.stage_length)
         resets = any(stage.reset_network for stage in self.stages)
-        # Copies: on a CPU `cpu_state` shares its memory with the network, and would follow the training.
-        initial = [copy.deepcopy(cpu_state(model)) for model in self.models] if resets else []
-        frozen = [value for model in self.models for value in model.parameters() if not value.requires_grad]
-        self.parts = RunParts(config, self.plan, self.models, self.method, self.batches, accelerator, initial, frozen)
+        # Where a stage goes back to. Copies: on a CPU `cpu_state` shares its memory with the network.
+        self.initial = [copy.deepcopy(cpu_state(model)) for model in self.models] if resets else []
+        self.frozen = [value for model in self.models for value in model.parameters() if not value.requires_grad]
 
     def run(self, resume: bool = False) -> None:
         """Train to the end, from the checkpoint in `folder` when `resume` is set and there is one."""
@@ -90,7 +89,7 @@ class Trainer:
                 run = self._begin_stage()
             else:
                 with understood(path):
-                    run = StageRun.resume(self.parts, self.position, saved)
+                    run = StageRun.resume(self, saved)
             self.view.start(self.position.iteration, self.plan.num_iterations)
             while self.position.epoch < self.plan.num_epochs:
                 if self.position.epoch == self.plan.end(self.position.stage) and self.position.batch == 0:
@@ -108,12 +107,11 @@ class Trainer:
         """Ask the method for its stages: what it has found may have changed those to come."""
         self.stages = self.method.stages(self.config.epochs)
         self.plan = Plan.of(self.stages, self.batches.stage_length)
-        self.parts = replace(self.parts, plan=self.plan)
 
     def _begin_stage(self, previous: StageRun | None = None) -> StageRun:
         if self.stages[self.position.stage].restart:
             self.selector.start_afresh()
-        return StageRun.begin(self.parts, self.position, previous)
+        return StageRun.begin(self, previous)
 
     def _epoch(self, run: StageRun) -> EpochRecord:
         started, position = time.perf_counter(), self.position
