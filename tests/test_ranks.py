@@ -8,7 +8,8 @@ import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
 from icda.errors import InputError, OperationError
-from icda.ranks import all_gather_rows, all_mean, all_means, all_reduce, from_first_rank, together, world_size
+from icda.first_rank import from_first_rank, together
+from icda.ranks import all_gather_rows, all_mean, all_means, all_reduce, world_size
 
 
 def test_one_process_is_a_world_of_its_own():

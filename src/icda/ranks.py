@@ -1,20 +1,10 @@
-"""The processes of a distributed run: sums and lists over them, and the one that writes and speaks for all.
+"""Sums, means and lists over the processes of a distributed run; with one process nothing happens."""
 
-With one process nothing happens.
-"""
-
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-from icda.errors import OperationError
-
-Found = TypeVar("Found")
 
 
 def world_size() -> int:
@@ -61,44 +51,3 @@ def all_gather_rows(tensor: Tensor) -> Tensor:
     gathered = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(gathered, padded)
     return torch.cat([part[: int(size)] for part, size in zip(gathered, sizes, strict=True)])
-
-
-def is_first_rank() -> bool:
-    """Whether this process writes and prints for all; torchrun says so before the processes know each other."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank() == 0
-    return os.environ.get("RANK", "0") == "0"
-
-
-def from_first_rank(compute: Callable[[], Found]) -> Found:
-    """What `compute` returns on the first rank, for all of them; an error there is raised on all.
-
-    Files of a run lie where the first rank runs: ranks on other machines need not see that folder.
-    """
-    if world_size() == 1:
-        return compute()
-    found: list[Any] = [None, None]
-    if dist.get_rank() == 0:
-        try:
-            found[0] = compute()
-        except Exception as error:  # all ranks must hear of it, or they would wait for this one
-            found[1] = error
-    dist.broadcast_object_list(found, src=0)
-    if found[1] is not None:
-        raise found[1]
-    result: Found = found[0]
-    return result
-
-
-@contextmanager
-def together() -> Iterator[None]:
-    """Inside, ranks compute together: the end of another one is said in a sentence."""
-    try:
-        yield
-    except RuntimeError as error:
-        if world_size() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
-            raise
-        raise OperationError(
-            "another process of this run has ended, or cannot be reached: its own output says why. Start all of them again "
-            f"with --resume; they go on from the last checkpoint. ({str(error).splitlines()[0][:200]})"
-        ) from error

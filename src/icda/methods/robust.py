@@ -16,13 +16,14 @@ from icda.cross_fit.rules import Verdict, tail_verdict
 from icda.data.generators import generator_for
 from icda.data.task import Batch
 from icda.errors import InputError
+from icda.first_rank import from_first_rank
 from icda.methods.base import METHODS, Context, Setup, checked
 from icda.methods.cross_fitted import BestEpoch, CrossFitEpochs, End, first_stage_epochs, pass_cost
 from icda.methods.group_prior import LossName
 from icda.methods.per_sample import rows
 from icda.methods.shortcut_prior import REPEATED, SOFT_EPOCHS, ShortcutPrior
 from icda.models.base import Output, evaluating
-from icda.ranks import all_mean, from_first_rank
+from icda.ranks import all_mean
 
 # Of what is read elsewhere: networks that learn labels as they are then know the class, too, and a soft prior of theirs
 # would take it away.

@@ -15,7 +15,7 @@ from torch import nn
 from icda.data.task import Task
 from icda.data.torch_datasets import Column, dataset_task
 from icda.errors import InputError, OperationError
-from icda.ranks import is_first_rank
+from icda.first_rank import is_first_rank
 from icda.results import RunResult
 from icda.settings import check_names
 from icda.terminal import make_console

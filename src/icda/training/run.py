@@ -21,6 +21,7 @@ from icda.data.given_labels import relabelled
 from icda.data.own.tasks import features_task
 from icda.data.splits import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
+from icda.first_rank import from_first_rank, is_first_rank, together
 from icda.functional.confusion import count_confusions
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
 from icda.methods.base import MissingNeedError
@@ -28,7 +29,6 @@ from icda.methods.create import num_networks
 from icda.models import FeatureClassifier, create_model
 from icda.models.hub import hub
 from icda.models.tokenisers import read_by
-from icda.ranks import from_first_rank, is_first_rank, together
 from icda.report import write_report
 from icda.results import RunResult, files
 from icda.results.claims import claimed

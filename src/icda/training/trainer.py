@@ -13,9 +13,9 @@ from accelerate import Accelerator
 
 from icda.data.task import Batch, Split, Task
 from icda.errors import InputError, OperationError
+from icda.first_rank import from_first_rank
 from icda.methods.base import Method, Setup, check_networks
 from icda.models.base import FeatureClassifier
-from icda.ranks import from_first_rank
 from icda.results.files import CHECKPOINT, CONFIG, MODEL
 from icda.results.run_result import EpochRecord
 from icda.selection import Selector, ValidationView
