@@ -143,6 +143,15 @@ def test_the_rankings_begin_with_the_most_tied_and_the_most_doubtful():
     assert len(quality) == EXACT.top
 
 
+def test_how_rows_are_cut_changes_nothing():
+    features, labels = make_rows()
+    one, many = (audit_blocks(cut(features, labels, parts), settings=EXACT) for parts in (1, 9))
+    assert one.verdicts == many.verdicts
+    np.testing.assert_allclose(one.matrix, many.matrix, atol=1e-6)
+    np.testing.assert_allclose(one.tied.tie, many.tied.tie, atol=1e-6)
+    assert one.tied.row.tolist() == many.tied.row.tolist()
+
+
 def test_the_verdicts_on_few_rows_are_those_of_the_audit_in_memory():
     features, labels = make_rows()
     here, there = audit(features, labels), audit_blocks(cut(features, labels, 3))
