@@ -262,8 +262,17 @@ def test_a_command_without_bf16_leaves_the_environment_alone(tmp_path):
 def test_the_tests_themselves_give_amx_up_before_torch_is_loaded(tmp_path):
     """`make test` on such a machine: tests that compute in bf16 in their own process pass."""
     (tmp_path / "watch_torch.py").write_text(WATCHED)
-    tests = ["tests/losses/test_base.py", "tests/losses/test_cosine.py", "tests/methods/test_coral.py"]
-    options = ["-p", "watch_torch", "-q", "-s", "-p", "no:cacheprovider", "-k", "autocast or bfloat16"]
+    tests = ["tests/losses/test_base.py", "tests/losses/test_cosine.py", "tests/methods/test_domain_penalty.py"]
+    options = [
+        "-p",
+        "watch_torch",
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "autocast or bfloat16 or half_precision",
+    ]
     paths = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],

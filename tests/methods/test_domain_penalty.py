@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from icda.data.task import Batch
-from icda.methods import Setup, create_method
+from icda.methods import Setup, create_method, irm
 from icda.methods.coral import CORAL, correlation_alignment
 from icda.methods.domain_penalty import DomainPart, DomainPenalty
 from icda.methods.irm import IRM, scale_gradient
@@ -119,6 +119,23 @@ def test_gradients_are_those_of_finite_differences(name, options, weights, group
     output, batch = make_grouped(groups, seed=3, scale=3.0)
     method = create_method(name, SETUP, options)
     assert torch.autograd.gradcheck(lambda *parts: method.loss(Output(*parts), batch, make_context()), tuple(output))
+
+
+def test_value_and_gradient_of_irms_penalty_are_those_of_double_backward():
+    """As the papers' codes have it: a factor of the logits, differentiated twice."""
+    output, batch = make_grouped(GROUPS, seed=3, scale=3.0)
+    domains = torch.tensor(GROUPS) % 3
+    parts = [DomainPart(*(values[domains == d] for values in (*output, batch.targets))) for d in range(3)]
+    factor, products = torch.ones((), dtype=torch.float64, requires_grad=True), []
+    for part in parts:
+        halves = [F.cross_entropy(part.logits[half::2] * factor, part.targets[half::2]) for half in (0, 1)]
+        first, second = (torch.autograd.grad(loss, factor, create_graph=True)[0] for loss in halves)
+        products.append(first * second)
+    found, wanted = irm.invariance_penalty(parts), torch.stack(products).mean()
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+    gradients = [torch.autograd.grad(value, output.logits, retain_graph=True)[0] for value in (found, wanted)]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-14)
+    assert gradients[1].abs().min() > 0, "a test in which a sample has no gradient would show nothing of it"
 
 
 def test_the_closed_form_is_the_derivative_by_a_factor_of_the_logits():
