@@ -24,7 +24,7 @@ from icda_bench.rows import Row, publish
 from icda_bench.studies.features import read_waterbirds
 
 REFERENCE = "logistic regression"
-LARGE = (100_000, 512, 100)  # samples, features, classes
+SYNTHETIC = ((30_000, 256, 50), (100_000, 512, 100))  # samples, features, classes
 
 
 @dataclass
@@ -41,9 +41,10 @@ class Arguments:
 
 
 def measure_fit_time(root: Path, rounds: int) -> list[Row]:
-    """Waterbirds' features under `root` (float32, standardised), and a made-up set."""
+    """Waterbirds' features under `root` (float32, standardised), and two made-up sets."""
     rows: list[Row] = []
-    for name, make in {"waterbirds": partial(_waterbirds, root), "synthetic": partial(synthetic_rows, LARGE)}.items():
+    made_up = [("synthetic", partial(synthetic_rows, size)) for size in SYNTHETIC]
+    for name, make in [("waterbirds", partial(_waterbirds, root)), *made_up]:
         X, y = make()
         print(f"{name}: {X.shape[0]} x {X.shape[1]}, {len(np.unique(y))} classes")
         rows += compare(name, X, y, LOSSES, 1.0, rounds)
