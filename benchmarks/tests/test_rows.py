@@ -28,7 +28,7 @@ def test_the_machine_is_written_with_every_row(tmp_path):
     path = tmp_path / "rows.csv"
     write_rows(path, [FIRST], machine=True)
     append_rows(path, [SECOND], machine=True)
-    assert {*SECOND, "processor", "cores", "threads", "torch", "commit"} == read_table(path)[1].keys()
+    assert {*SECOND, "processor", "cores", "threads", "torch", "commit", "code"} == read_table(path)[1].keys()
 
 
 def test_a_study_measures_what_its_file_lacks_and_keeps_what_it_had_when_cut_short(tmp_path):

@@ -79,7 +79,7 @@ def publish(name: str, rows: Sequence[Row], out: Path | None) -> None:
 
 def machine_columns() -> dict[str, Any]:
     environment = describe_environment()
-    return {name: environment[name] for name in ("processor", "cores", "threads", "torch", "commit")}
+    return {name: environment[name] for name in ("processor", "cores", "threads", "torch", "commit", "code")}
 
 
 def _as_csv(rows: Iterable[Row], machine: bool, names: list[str] | None = None) -> str:
