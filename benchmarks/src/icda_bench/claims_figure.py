@@ -11,10 +11,8 @@ from typing import Any
 
 from icda.extras import require
 from icda_bench.paper_claims import Claim, claim_lines, features_figures, order_status
-from icda_bench.suites.suite import load_suite
 from icda_bench.suites.suite_figure import COLOUR, MUTED
-from icda_bench.suites.suite_table import Line
-from icda_bench.suites.verdict import Comparison
+from icda_bench.suites.verdict import Comparison, Line
 
 COLOURS = {"trend holds": COLOUR, "reproduced": COLOUR, "does not hold": MUTED}  # of anything else: grey
 GREY = "0.55"
@@ -55,7 +53,7 @@ def _suite_dot(claim: Claim, row: Line, against: Line) -> Dot:
     if not row.verdict.comparisons:
         paper = None
         if row.paper is not None and against.paper is not None:
-            paper = (row.paper - against.paper) * (-1 if load_suite(claim.suite).shows == "error" else 1)
+            paper = row.paper - against.paper
         return Dot(claim.group, claim.label, f"{name} − {_name(against.row.title)}", paper, None, 0.0, status)
     smallest = min(row.verdict.comparisons, key=lambda each: (each.agrees is True, _lead(each)))
     other = _name(smallest.other)

@@ -16,8 +16,8 @@ from icda_bench.markdown import markdown, numbers, spread
 from icda_bench.rows import read_table
 from icda_bench.studies.tail_features import TITLES
 from icda_bench.suites.suite import Suite, cell_config, load_suite
-from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
-from icda_bench.suites.verdict import Status
+from icda_bench.suites.suite_table import ColumnRuns, length_text, suite_rows
+from icda_bench.suites.verdict import Line, Status
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def claims_table(results: Path) -> str:
 def claim_lines(claim: Claim, results: Path) -> tuple[Line, Line] | None:
     """The row that a claim is about and the one it should beat; None for long runs that are not there."""
     suite = load_suite(claim.suite)
-    rows = suite_rows(suite.name, results)
-    lines = {line.row.key: line for line in column_lines(suite, suite.column(claim.column), claim.tier, rows)}
+    runs = ColumnRuns(suite, suite.column(claim.column), claim.tier, suite_rows(suite.name, results))
+    lines = {line.row.key: line for line in runs.lines()}
     row, against = lines[claim.row], lines[claim.against]
     return None if claim.tier == "long" and not (row.values and against.values) else (row, against)
 
@@ -72,7 +72,7 @@ def _suite_line(claim: Claim, results: Path) -> list[str] | None:
     row, against = found
     return [
         f"{claim.text} ([{claim.suite}]({_content()['pages'][claim.suite]}))",
-        _paper_cell(row, against),
+        _paper_cell(suite, row, against),
         f"{_named(suite, row)}, {_named(suite, against)}",
         _scale(suite, claim, row),
         row.verdict.text(),
@@ -87,16 +87,17 @@ def _scale(suite: Suite, claim: Claim, row: Line) -> str:
     return f"{claim.scale}, {config.model or 'its own network'}, {length_text(config)}"
 
 
-def _paper_cell(row: Line, against: Line) -> str:
+def _paper_cell(suite: Suite, row: Line, against: Line) -> str:
     if row.paper is None and against.paper is None:
         return "no figures, the order only"
-    figures = [(line.row.title, line.paper) for line in (row, against)]
-    return ", ".join(f"{_short(title)} {'none' if value is None else f'{value:.2f}'}" for title, value in figures)
+    return ", ".join(
+        f"{_short(line.row.title)} {'none' if line.paper is None else f'{suite.printed(line.paper):.2f}'}"
+        for line in (row, against)
+    )
 
 
 def _named(suite: Suite, line: Line) -> str:
-    values = [100 - value for value in line.values] if suite.shows == "error" else list(line.values)
-    return f"{_short(line.row.title)} {spread(values, digits=1) if values else 'not run here'}"
+    return f"{_short(line.row.title)} {suite.spread(line.values) or 'not run here'}"
 
 
 def _short(title: str) -> str:

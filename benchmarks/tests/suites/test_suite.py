@@ -168,7 +168,7 @@ def test_the_parts_of_a_suite_fit_each_other(name):
     assert len(set(keys)) == len(keys)
     assert suite.reference in keys
     for row in suite.rows:
-        assert len(row.paper) in (0, len(suite.printed())), f"{row.key}: as many figures as the paper has columns"
+        assert len(row.paper) in (0, len(suite.paper_columns())), f"{row.key}: as many figures as the paper has columns"
         assert {*row.skip, *row.column_options} <= set(columns)
         assert row.below is None or row.below in keys
     for column in suite.columns:

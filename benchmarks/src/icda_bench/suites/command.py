@@ -19,7 +19,7 @@ from icda_bench.options import all_cores
 from icda_bench.suites.plan import in_ledger, neighbouring_ledgers, plan_lines
 from icda_bench.suites.suite import Cell, Suite, TierName, cells, load_suite
 from icda_bench.suites.suite_figure import FIGURES, draw_suite
-from icda_bench.suites.suite_table import column_lines, column_text, tried_text
+from icda_bench.suites.suite_table import ColumnRuns
 
 
 @dataclass
@@ -122,9 +122,7 @@ def _show(suite: Suite, chosen: Sequence[Cell], rows: list[dict[str, str]], tier
     texts = []
     for column in suite.columns:
         if tier in column.places and column.places[tier].task in run:
-            lines = column_lines(suite, column, tier, rows)
-            texts.append(
-                tried_text(suite, column, lines) if tier == "smoke" else column_text(suite, column, tier, lines)
-            )
+            runs = ColumnRuns(suite, column, tier, rows)
+            texts.append(runs.tried_text() if tier == "smoke" else runs.text(runs.lines()))
     for text in dict.fromkeys(texts):  # columns may share their smoke runs
         console.print(text, highlight=False, markup=False, soft_wrap=True)

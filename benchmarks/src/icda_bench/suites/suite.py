@@ -5,17 +5,20 @@ the runner's business, what the figures mean is `verdict`'s.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import yaml
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from icda.errors import InputError
 from icda.registry import UnknownNameError
 from icda.training import TrainConfig
 from icda.training.config import config_from_dict
+from icda_bench.markdown import spread
 
 TierName = Literal["smoke", "cpu", "long", "paper"]
 TIERS: tuple[TierName, ...] = get_args(TierName)
@@ -35,10 +38,11 @@ SUITES = (
     "noise",
     "human-noise",
 )
+ONLY_KNOWN = ConfigDict(extra="forbid")
 NOTHING = "nothing"  # what a column is like that no column of the paper is like
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class Place:
     """Where a column is run in one tier: a task, the one that methods with metadata get, and changes to the recipe.
 
@@ -60,7 +64,7 @@ class Place:
         return range(1, (self.folds or 1) + 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class Column:
     """One column of the paper's table, under its name there: a task, and which figure of it is shown.
 
@@ -77,7 +81,7 @@ class Column:
     absent: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class SuiteRow:
     """One method of the paper's table. Without a `method` its figures are only cited.
 
@@ -103,7 +107,7 @@ class SuiteRow:
         return {**self.options, **self.column_options.get(column, {})}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class Tier:
     """A recipe: training settings, what changes for methods with metadata, and what single rows get of their own.
 
@@ -119,7 +123,7 @@ class Tier:
     cell_seconds: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class Suite:
     """A table: its columns, its rows, its tiers, and how its figures are read."""
 
@@ -136,7 +140,7 @@ class Suite:
     def row(self, key: str) -> SuiteRow:
         return next(row for row in self.rows if row.key == key)
 
-    def printed(self) -> list[Column]:
+    def paper_columns(self) -> list[Column]:
         """The columns that the paper has, in its order."""
         return [column for column in self.columns if column.like is None]
 
@@ -150,13 +154,20 @@ class Suite:
         """The paper's figure as accuracy in per cent, so that more is better whatever the paper prints."""
         if column.like == NOTHING:
             return None
-        place = [printed.key for printed in self.printed()].index(column.like or column.key)
+        place = [printed.key for printed in self.paper_columns()].index(column.like or column.key)
         value = row.paper[place] if place < len(row.paper) else None
-        return 100 - value if value is not None and self.shows == "error" else value
+        return None if value is None else self.printed(value)
+
+    def printed(self, points: float) -> float:
+        """Accuracy in per cent as the paper prints it, and the way back."""
+        return 100 - points if self.shows == "error" else points
+
+    def spread(self, values: Sequence[float]) -> str:
+        """Accuracies over seeds as the paper prints them."""
+        return spread([self.printed(value) for value in values], digits=1)
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One training run of a suite."""
 
     suite: str
@@ -182,11 +193,13 @@ def load_suite(name: str) -> Suite:
 
 def parse_suite(name: str, values: dict[str, Any]) -> Suite:
     """A suite from the content of its file; a test holds that the parts of ours fit each other."""
-    columns = tuple(_column(key, entry) for key, entry in values["columns"].items())
-    rows = tuple(_row(entry) for entry in values["rows"])
-    tiers = {key: Tier(**entry) for key, entry in values["tiers"].items()}
-    rest = {key: values[key] for key in ("title", "reference", "metric", "shows") if key in values}
-    return Suite(name, columns=columns, rows=rows, tiers=tiers, notes=tuple(values.get("notes", ())), **rest)
+    columns = [
+        {**{name: part for name, part in entry.items() if name not in TIERS}, "key": key}
+        | {"places": {tier: entry[tier] for tier in TIERS if tier in entry}}
+        for key, entry in values["columns"].items()
+    ]
+    rows = [{"key": entry.get("method"), **entry} for entry in values["rows"]]
+    return TypeAdapter(Suite).validate_python({**values, "name": name, "columns": columns, "rows": rows})
 
 
 def cells(
@@ -265,17 +278,3 @@ def _chosen_places(suite: Suite, tier: str, tasks: Sequence[str]) -> list[tuple[
         if name not in names:
             raise UnknownNameError(f"{suite.name} has no task {name!r} in tier {tier}. Known: {', '.join(names)}.")
     return [(column, place) for column, place in there if column.key in tasks or place.task in tasks]
-
-
-def _column(key: str, entry: dict[str, Any]) -> Column:
-    places = {
-        str(tier): Place(**{**entry[tier], "rows": tuple(entry[tier].get("rows", ()))})
-        for tier in TIERS
-        if tier in entry
-    }
-    return Column(key, entry["title"], places, entry.get("metric"), entry.get("like"), entry.get("absent"))
-
-
-def _row(entry: dict[str, Any]) -> SuiteRow:
-    fields = {**entry, "paper": tuple(entry.get("paper", ())), "skip": tuple(entry.get("skip", ()))}
-    return SuiteRow(**{"key": entry.get("key", entry.get("method")), **fields})
