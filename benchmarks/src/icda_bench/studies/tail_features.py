@@ -75,7 +75,7 @@ def cifar10_lt(root: Path, seed: int, cache: Path, ratio: int) -> TailSet:
     train, validation = (whole.rows(rows.numpy()) for rows in (drawn.train, drawn.metadata))
     # Three of ten classes each: the usual limits would call none of them rare at 10:1.
     counts = np.sort(np.bincount(train.targets))
-    return TailSet(f"cifar10_lt_{ratio}", train, validation, test, (int(counts[-4]), int(counts[3])))
+    return TailSet(train, validation, test, (int(counts[-4]), int(counts[3])))
 
 
 def tiny_imagenet_lt(root: Path, seed: int, cache: Path) -> TailSet:
@@ -87,7 +87,7 @@ def tiny_imagenet_lt(root: Path, seed: int, cache: Path) -> TailSet:
     chosen, rest = take_per_class(stored.labels[held_out], [TINY_VALIDATION], generator_for(seed, "tail_features"))
     rows = ((split == TRAIN).nonzero().flatten(), held_out[chosen], held_out[rest])
     train, validation, test = (whole.rows(part.numpy()) for part in rows)
-    return TailSet("tiny_imagenet_lt", train, validation, test, fixed_training=True)
+    return TailSet(train, validation, test, fixed_training=True)
 
 
 SETS: dict[str, Callable[[Path, int, Path], TailSet]] = {

@@ -25,7 +25,7 @@ def biased_part(size, agreement, seed):
 
 def small_set(root, seed, cache):
     train, validation, test = biased_part(600, 0.95, 0), biased_part(200, 0.5, 1), biased_part(1000, 0.5, 2)
-    return BiasedSet("small", train, validation, test, validation, (0.01, 0.1))
+    return BiasedSet(train, validation, test, validation, (0.01, 0.1))
 
 
 @pytest.fixture(autouse=True)
