@@ -29,6 +29,16 @@ class StudyFile:
     """CSV file; rows are added as they come."""
 
 
+@dataclass
+class FinishedRuns:
+    """Read off finished runs what they know of their training samples."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished runs, on a task with groups (strengths) or one that knows its wrong labels (mistakes)."""
+    out: Path | None = None
+    """CSV file to write (group_strengths.csv and mistakes.csv of benchmarks/results are ours)."""
+
+
 def all_cores() -> int:
     return os.cpu_count() or 1
 

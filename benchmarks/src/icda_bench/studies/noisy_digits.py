@@ -16,14 +16,13 @@ import torch
 
 from icda.data import Split, Task
 from icda.data.generators import generator_for
-from icda.explain.margins import run_pass, sample_strengths
 from icda.results import RunResult
 from icda.training import TrainConfig, train
-from icda.training.evaluation import auroc, minority
-from icda.training.run import load_folder, load_task
+from icda.training.run import load_task
 from icda_bench.markdown import columns, grouped, markdown, numbers, percent, spread
 from icda_bench.options import StudyFile
 from icda_bench.rows import Row, fill
+from icda_bench.studies.finished_runs import separations
 
 TASK = "digits_flip_noise"
 
@@ -217,18 +216,6 @@ def measure_shortcut_and_noise(form: str, seed: int, epochs: int) -> Row:
         areas = dict.fromkeys(AREAS, math.nan) if form == "ce" else separations(Path(place) / "run")
     accuracy, worst_group = (result.metric(name) or 0.0 for name in ("accuracy", "worst_group_accuracy"))
     return {"accuracy": accuracy, "worst_group": worst_group, **areas}
-
-
-def separations(folder: Path) -> dict[str, float]:
-    """AUROC of a low strength for wrong labels, and of a high one, among right labels, for those against the colour."""
-    _, task, networks, method = load_folder(folder)
-    clean, groups = task.train.clean_targets, task.train.groups
-    assert clean is not None, "the task of this study knows its wrong labels"
-    assert groups is not None, "and its groups"
-    strengths = sample_strengths(method, run_pass(method, networks, task.train)).per_sample.double()
-    right, few = task.train.targets == clean, minority(clean, groups)
-    found = (auroc(-strengths, ~right), auroc(strengths[right], few[right]))
-    return {name: math.nan if area is None else area for name, area in zip(AREAS, found, strict=True)}
 
 
 def shortcut_and_noise_table(rows: Iterable[Row]) -> str:
