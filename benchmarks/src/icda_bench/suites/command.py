@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
 
+from icda.engines import Where
 from icda.errors import InputError
 from icda.results import RunResult
 from icda.results.files import REPORT
@@ -39,7 +39,7 @@ class Arguments:
     """The first of them; seeds on which no setting was chosen begin later (digits of `noise`: 10)."""
     jobs: int = field(default_factory=all_cores)
     """Cells at the same time, each on one core; all cores by default."""
-    on: Literal["local", "ray"] = "local"
+    on: Where = "local"
     """Where cells are trained: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
     out: str = "runs/bench"
     """Folder for the cells' files; cells that tables share are run once."""

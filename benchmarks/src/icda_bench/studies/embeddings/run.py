@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import torch
 
 from icda.data.registry import data_root
-from icda.engines import process_pool
+from icda.engines import WorkerDiedError, apart
 from icda_bench.markdown import columns, markdown, percent
 from icda_bench.options import Root, all_cores, check_names
 from icda_bench.rows import Row, machine_columns, read_table, write_rows
@@ -61,25 +60,25 @@ def run_table(options: Arguments) -> list[Row]:
     known = set(map(KEY, done))
     for name in sets:  # embeddings are computed once, before jobs could compute them side by side
         SETS[name](root, 0, cache)
-    with process_pool(options.jobs) as pool:
-        futures = []
-        for seed, name in product(range(options.seeds), sets):
-            missing = [
-                row.name
-                for row in rows
-                if any((name, row.name, str(seed), rule) not in known for rule in RULES[row.knows])
-            ]
-            if missing:
-                futures.append(pool.submit(run_cells, name, seed, missing, root, cache))
-        for future in as_completed(futures):
-            done = sorted([*done, *(cell for cell in future.result() if KEY(cell) not in known)], key=_order)
-            write_rows(path, done)
-            print(f"{len(done)} rows in {path}")
+    asked = []
+    for seed, name in product(range(options.seeds), sets):
+        missing = [
+            row.name for row in rows if any((name, row.name, str(seed), rule) not in known for rule in RULES[row.knows])
+        ]
+        if missing:
+            asked.append((name, seed, missing, root, cache))
+    for _, cells in apart(run_cells, asked, options.jobs):
+        if isinstance(cells, WorkerDiedError):
+            raise cells
+        done = sorted([*done, *(cell for cell in cells if KEY(cell) not in known)], key=_order)
+        write_rows(path, done)
+        print(f"{len(done)} rows in {path}")
     return done
 
 
-def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: Path) -> list[Row]:
+def run_cells(asked: tuple[str, int, Sequence[str], Path, Path]) -> list[Row]:
     """All cells of one set and seed: a method judged by the groups of one attribute each."""
+    name, seed, methods, root, cache = asked
     torch.set_num_threads(1)
     bench = Bench(SETS[name](root, seed, cache), seed)
     cells: list[Row] = []
