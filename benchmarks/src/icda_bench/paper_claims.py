@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from icda_bench.cost.network_cost import cost_status, load_cost_suite
+from icda_bench.cost.network_cost import cost_cells, cost_status
 from icda_bench.markdown import markdown, numbers, spread
 from icda_bench.rows import read_table
 from icda_bench.studies.tail_features import TITLES
@@ -141,14 +141,8 @@ def order_status(differences: Sequence[float]) -> Status:
 
 
 def _cost_line(results: Path) -> list[str] | None:
-    lines = {(line["network"], int(line["classes"])): line for line in read_table(results / "table3.csv")}
-    suite = load_cost_suite()
-    pairs = [
-        (paper, lines[row["network"], column["classes"]])
-        for row in suite["rows"]
-        for column, paper in zip(suite["columns"].values(), row["paper"], strict=True)
-        if (row["network"], column["classes"]) in lines
-    ]
+    cells = cost_cells(read_table(results / "table3.csv"))
+    pairs = [(paper, line) for _, _, paper, line in cells if line is not None]
     if not pairs:
         return None
     extras = [float(line["extra"]) for _, line in pairs]

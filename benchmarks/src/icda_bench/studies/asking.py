@@ -18,8 +18,9 @@ from icda.data.registry import data_root
 from icda.heads.blocks import BlockRows
 from icda.heads.problem import Problem, rebalance, with_prior
 from icda.heads.spreading import ClassLogits, fit_reader
+from icda.settings import check_names
 from icda_bench.markdown import markdown
-from icda_bench.options import Root, check_names
+from icda_bench.options import Root
 from icda_bench.rows import Row
 from icda_bench.studies.verdicts.cases import Case
 from icda_bench.studies.verdicts.judge import HARMFUL
@@ -62,7 +63,7 @@ class Arguments:
 
 
 def run(options: Arguments) -> None:
-    check_names("pools", options.pools, ALL)
+    check_names(options.pools, ALL, "icda bench asking", "pool")
     plans = {
         name: [plan for plan in plans_of(name) if plan.attribute and plan.size <= 5000][: options.cases]
         for name in options.pools or ALL

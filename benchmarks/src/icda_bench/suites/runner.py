@@ -12,10 +12,10 @@ from icda.errors import InputError
 from icda.methods import check_needs, method_needs, resolve_method
 from icda.methods.create import method_class, option_names
 from icda.models import MODELS
-from icda.registry import UnknownNameError, did_you_mean
 from icda.results import RunResult
 from icda.results.files import RESULT
 from icda.results.ledger import to_row
+from icda.settings import check_names
 from icda.training.config import finished_result
 from icda.training.grid import run_cells
 from icda.training.run import visible_task
@@ -65,10 +65,8 @@ def check_cells(cells: Sequence[Cell]) -> None:
     if not cells:
         raise InputError("nothing to run: the chosen methods and tasks have no cell in common.")
     for cell in cells:
-        known = option_names(method_class(cell.config.method))
-        for option in (name for name in cell.config.options if name not in known):
-            hint = did_you_mean(option, known)
-            raise UnknownNameError(f"method {cell.config.method!r} has no option {option!r}: {hint}")
+        method = cell.config.method
+        check_names(cell.config.options, option_names(method_class(method)), f"method {method!r}", "option")
     for model in {cell.config.model for cell in cells if cell.config.model and ":" not in cell.config.model}:
         MODELS.get(model)
     tasks = {place: create_task(*place) for place in sorted({_place(cell) for cell in cells}, key=str)}

@@ -12,8 +12,9 @@ import torch
 
 from icda.data.registry import data_root
 from icda.engines import WorkerDiedError, apart
+from icda.settings import check_names
 from icda_bench.markdown import columns, markdown, percent
-from icda_bench.options import Root, all_cores, check_names
+from icda_bench.options import Root, all_cores
 from icda_bench.rows import Row, machine_columns, read_table, write_rows
 from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
 from icda_bench.studies.embeddings.sets import SETS
@@ -131,6 +132,6 @@ def _column(cells: list[Row], place: tuple[str, str], figure: str) -> str:
 
 
 def run(options: Arguments) -> None:
-    check_names("sets", options.sets, SETS)
-    check_names("methods", options.methods, (row.name for row in ROWS))
+    check_names(options.sets, SETS, "icda bench embeddings", "set")
+    check_names(options.methods, [row.name for row in ROWS], "icda bench embeddings", "method")
     run_table(options)

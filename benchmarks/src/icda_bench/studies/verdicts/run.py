@@ -20,7 +20,8 @@ from icda.cross_fit.pairs import PairEvidence
 from icda.data.registry import data_root
 from icda.errors import InputError
 from icda.heads.blocks import BlockRows
-from icda_bench.options import Root, check_names
+from icda.settings import check_names
+from icda_bench.options import Root
 from icda_bench.rows import Row, fill, read_table, write_rows
 from icda_bench.studies.verdicts.cases import Case, Plan, plant
 from icda_bench.studies.verdicts.methods import fit_row
@@ -58,7 +59,7 @@ class Arguments:
 def run(options: Arguments) -> None:
     from icda_bench.studies.verdicts.judge import detail_table, left_out, left_out_table, regret_table, verdict_table
 
-    check_names("pools", options.pools, ALL)
+    check_names(options.pools, ALL, "icda bench verdicts", "pool")
     where, pools = (data_root(options.root), options.cache), options.pools or ALL
     if options.fresh:
         plans = {name: fresh_plans(name, options.fresh) for name in pools}
