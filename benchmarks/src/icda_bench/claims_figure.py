@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from icda.extras import require
+from icda.explain.plots import new_figure
 from icda_bench.paper_claims import Claim, claim_lines, features_figures, order_status
 from icda_bench.suites.suite_figure import COLOUR, MUTED
 from icda_bench.suites.verdict import Comparison, Line
@@ -79,12 +79,9 @@ def _name(title: str) -> str:
 
 def draw_claims(dots: list[Dot], path: Path) -> None:
     """A row for each claim: a diamond for the paper's lead, a dot with its noise for ours."""
-    require("matplotlib", "explain", "figures")
-    from matplotlib.figure import Figure
-
     groups = [(group, list(members)) for group, members in itertools.groupby(dots, key=lambda dot: dot.group)]
     count = len(dots) + len(groups)
-    figure = Figure(figsize=(7.6, ROW * count + 1.1), layout="constrained", dpi=150)
+    figure = new_figure(7.6, ROW * count + 1.1, dpi=150)
     axes = figure.subplots()
     axes.axvline(0, color="0.3", linewidth=0.9, zorder=1)
     axes.axvspan(0, 100, color=COLOUR, alpha=0.06, linewidth=0, zorder=0)

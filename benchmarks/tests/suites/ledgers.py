@@ -15,10 +15,14 @@ def made_cell(tmp_path, method="cross_entropy", seed=0, **settings):
     return Cell("some", "smoke", "a", method, TrainConfig(method=method, seed=seed, out=out, **values))
 
 
+def ledger_row(**told):
+    """A row of a ledger of which only this is known."""
+    return {**dict.fromkeys(COLUMNS, ""), **{name: str(value) for name, value in told.items()}}
+
+
 def rows_for(suite, key, tier, accuracies, column=0):
     """Ledger rows of one cell of a suite, a seed for each accuracy."""
     place = suite.columns[column]
     config = cell_config(suite, tier, place, suite.row(key))
-    row = {**dict.fromkeys(COLUMNS, ""), **cell_columns(config)}
-    metric = suite.metric_of(place)
-    return [{**row, "tier": tier, "seed": str(seed), metric: str(value)} for seed, value in enumerate(accuracies)]
+    told, metric = {**cell_columns(config), "tier": tier}, suite.metric_of(place)
+    return [ledger_row(**told, seed=seed, **{metric: value}) for seed, value in enumerate(accuracies)]

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from benchmarks.tests.suites.ledgers import ledger_row as blank_row
 from benchmarks.tests.suites.ledgers import made_cell as cell
 from rich.console import Console
 
+from icda_bench.ledger import cell_columns
 from icda_bench.suites.plan import CostEstimate, in_ledger, plan_lines
 from icda_bench.suites.runner import run_suite
 from icda_bench.suites.suite import Column, Place, Suite, SuiteRow, Tier
@@ -18,11 +20,8 @@ def suite(cell_seconds=None):
 
 
 def ledger_row(chosen, seconds=1.0):
-    config = chosen.config
-    return {
-        **{"task": config.task, "model": config.model or "", "method": config.method, "tier": chosen.tier},
-        **{"epochs": str(config.epochs), "seconds": str(seconds), "config_hash": config.hash()},
-    }
+    told = {"tier": chosen.tier, "seconds": seconds, "config_hash": chosen.config.hash()}
+    return blank_row(**cell_columns(chosen.config), **told)
 
 
 def test_a_cell_is_in_the_ledger_only_with_the_same_settings_seed_and_tier(tmp_path):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from icda.errors import InputError
-from icda.extras import require
 from icda_bench.suites.suite import Suite
 from icda_bench.suites.suite_table import ColumnRuns, best_tier
 
@@ -20,13 +19,11 @@ def draw_suite(suite: Suite, ledger: Sequence[Mapping[str, str]], path: Path) ->
     shown = [runs for column in suite.columns if (runs := best_tier(suite, column, ledger))]
     if not shown:
         raise InputError(f"nothing of {suite.name} was run yet: `icda bench {suite.name}` comes first.")
-    matplotlib = require("matplotlib", "explain", "figures")
-    matplotlib.use("Agg")
-    pyplot = require("matplotlib.pyplot", "explain", "figures")
+    from icda.explain.plots import new_figure  # which imports torch
+
     panels = 1 if suite.name == ROWS else 2
-    figure, axes = pyplot.subplots(
-        len(shown), panels, figsize=(4.2 * panels, 3.0 * len(shown)), squeeze=False, layout="constrained"
-    )
+    figure = new_figure(4.2 * panels, 3.0 * len(shown), dpi=150)
+    axes = figure.subplots(len(shown), panels, squeeze=False)
     for runs, line in zip(shown, axes, strict=True):
         if suite.name == ROWS:
             _draw_rows(line[0], runs)
@@ -34,8 +31,7 @@ def draw_suite(suite: Suite, ledger: Sequence[Mapping[str, str]], path: Path) ->
             for axis, option in zip(line, ("lambda0", "beta"), strict=True):
                 _draw_curve(axis, runs, option)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
-    pyplot.close(figure)
+    figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
 
 
 def curve_points(runs: ColumnRuns, option: str) -> list[tuple[float, tuple[float, ...]]]:

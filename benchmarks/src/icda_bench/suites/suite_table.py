@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from icda.training import TrainConfig
 from icda_bench.ledger import CELL, cell_columns, read_ledger
 from icda_bench.markdown import markdown
 from icda_bench.suites.suite import Column, Suite, SuiteRow, cell_config
-from icda_bench.suites.verdict import NORMAL, Line, PaperVerdict, judge
+from icda_bench.suites.verdict import Line, PaperVerdict, judge
 
 SHOWN_TIERS = ("paper", "cpu")  # in this order of preference; smoke runs are no measurement
 LONG = "long"  # shown beside the tier above, with the rows that were run
@@ -111,9 +110,11 @@ class ColumnRuns:
         counts = [worst_group(lines) for lines in self._runs(row)]
         if not counts:
             return None
+        from icda.report.formatting import wilson  # which imports torch
+
         share, total = statistics.mean(right / total for right, total in counts), min(total for _, total in counts)
-        low, high = wilson(share, total)
-        return 100 * low, 100 * high
+        interval = wilson(share * total, total)
+        return interval and (100 * interval[0], 100 * interval[1])
 
 
 def suite_rows(suite: str, results: Path) -> list[dict[str, str]]:
@@ -221,15 +222,3 @@ def worst_group(lines: Sequence[Mapping[str, str]]) -> tuple[int, int]:
         (sum(right for right, _ in group), sum(total for _, total in group)) for group in zip(*folds, strict=True)
     ]
     return min((group for group in groups if group[1]), key=lambda group: group[0] / group[1])
-
-
-def wilson(share: float, total: int) -> tuple[float, float]:
-    """The 95 % interval of a share of `total` samples (Wilson, 1927).
-
-    >>> [round(end, 3) for end in wilson(0.5, 10)]
-    [0.237, 0.763]
-    """
-    square = NORMAL**2 / total
-    middle = (share + square / 2) / (1 + square)
-    half = NORMAL / (1 + square) * math.sqrt(share * (1 - share) / total + square / (4 * total))
-    return max(0.0, middle - half), min(1.0, middle + half)
