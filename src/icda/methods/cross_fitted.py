@@ -1,6 +1,5 @@
 """What methods share that first ask cross-fitted networks what the shortcut says, and then train with the answer."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from icda.errors import InputError
 from icda.methods.base import Batch, Context, Inputs, Method, Sampling, Setup, Stage, StepResult
 from icda.methods.per_sample import Keeps, write_rows
 from icda.models.base import FeatureClassifier, evaluating
+from icda.signature import full_signature
 
 SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ
 Repeats: TypeAlias = Annotated[int, Interval(ge=1, le=100)]
@@ -72,10 +72,7 @@ class CrossFittedMethod(Keeps, Method):
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
         if options.get("reuse"):
             return f"Takes the cross-fitted networks of {options['reuse']}: the cost is that of plain training."
-        signatures = (
-            inspect.signature(vars(base)["__init__"]).parameters for base in cls.__mro__ if "__init__" in vars(base)
-        )
-        default = next(known["cross_fit_epochs"].default for known in signatures if "cross_fit_epochs" in known)
+        default = full_signature(cls).parameters["cross_fit_epochs"].default
         first = first_stage_epochs(float(options.get("cross_fit_epochs", default)), epochs)
         repeats = int(options.get("repeats", 1))
         ratio = 1 + repeats * pass_cost(cls.folds, first / epochs)

@@ -3,12 +3,12 @@
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from icda.engines import Where, WorkerDiedError, apart
 from icda.errors import OperationError
@@ -45,18 +45,25 @@ def run_grid(
         for method in methods
         for seed in range(seeds)
     ]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    names = [f"{cell.task}, {cell.method}, seed {cell.seed}" for cell in cells]
     results: dict[int, RunResult] = {}
-    with Progress(*columns, console=console) as progress:
-        line = progress.add_task("starting", total=len(cells))
-        for number, outcome in run_cells(cells, jobs, fresh):
-            cell = cells[number]
-            name = f"{cell.task}, {cell.method}, seed {cell.seed}"
-            if outcome.result is None:
-                raise OperationError(f"{name}: {outcome.failure}")
-            results[number] = outcome.result
-            progress.update(line, advance=1, description=name)
+    for number, outcome in shown(run_cells(cells, jobs, fresh), names, console):
+        if outcome.result is None:
+            raise OperationError(f"{names[number]}: {outcome.failure}")
+        results[number] = outcome.result
     return [results[number] for number in range(len(cells))]
+
+
+def shown(
+    outcomes: Iterable[tuple[int, CellOutcome]], names: Sequence[str], console: Console
+) -> Iterator[tuple[int, CellOutcome]]:
+    """The outcomes of cells as they come, with a bar that has the name of the last and the time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        line = progress.add_task("starting", total=len(names))
+        for number, outcome in outcomes:
+            yield number, outcome
+            progress.update(line, advance=1, description=names[number])
 
 
 def run_cells(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from icda.data import create_task
 from icda.engines import Where
@@ -17,7 +16,7 @@ from icda.results.files import RESULT
 from icda.results.ledger import to_row
 from icda.settings import check_names
 from icda.training.config import finished_result
-from icda.training.grid import run_cells
+from icda.training.grid import run_cells, shown
 from icda.training.run import visible_task
 from icda_bench.ledger import add_to_ledger
 from icda_bench.suites.suite import Cell
@@ -41,20 +40,16 @@ def run_suite(
     configs = [cell.config for cell in cells]
     results: dict[int, RunResult] = {}
     failures: dict[int, str] = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        line = progress.add_task("starting", total=len(cells))
-        for number, outcome in run_cells(configs, jobs, where=where):
-            if outcome.result is None:
-                failures[number] = outcome.failure
-            else:
-                results[number] = outcome.result
-                if where == "ray" and finished_result(configs[number]) is None:  # its worker writes to another disk
-                    configs[number].folder().mkdir(parents=True, exist_ok=True)
-                    outcome.result.write(configs[number].folder() / RESULT)
-                if ledger is not None:
-                    add_to_ledger(ledger, to_row(outcome.result, cells[number].tier))
-            progress.update(line, advance=1, description=cells[number].label())
+    for number, outcome in shown(run_cells(configs, jobs, where=where), [cell.label() for cell in cells], console):
+        if outcome.result is None:
+            failures[number] = outcome.failure
+            continue
+        results[number] = outcome.result
+        if where == "ray" and finished_result(configs[number]) is None:  # its worker writes to another disk
+            configs[number].folder().mkdir(parents=True, exist_ok=True)
+            outcome.result.write(configs[number].folder() / RESULT)
+        if ledger is not None:
+            add_to_ledger(ledger, to_row(outcome.result, cells[number].tier))
     for number, reason in sorted(failures.items()):
         console.print(f"failed: {cells[number].label()}: {reason}", highlight=False, markup=False)
     return results, failures
