@@ -5,7 +5,7 @@ labels, such as those that people gave.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -25,7 +25,7 @@ from icda.training.run import load_folder
 from icda_bench.ledger_tables import SHORT_NAMES
 from icda_bench.markdown import columns, grouped, markdown, numbers, percent, spread
 from icda_bench.options import FinishedRuns
-from icda_bench.rows import Row, write_rows
+from icda_bench.rows import Row, publish
 
 WAYS = {"held_out": "held-out answer", "strength": "strength", "loss": "loss at the end"}
 
@@ -149,23 +149,16 @@ def separations(folder: Path) -> dict[str, float]:
 
 
 def run_strengths(options: FinishedRuns) -> None:
-    example = "runs/bench/cpu/cmnist/icda/seed0-*"
-    _publish(options, measure_group_strengths, group_strengths_table, example)
+    runs = _named(options.runs, "runs/bench/cpu/cmnist/icda/seed0-*")
+    publish(group_strengths_table, measure_group_strengths(runs), options.out)
 
 
 def run_mistakes(options: FinishedRuns) -> None:
-    _publish(options, measure_mistakes, mistakes_table, "runs/bench/cpu/cifar10n_*_small/twin_labels/seed*")
+    runs = _named(options.runs, "runs/bench/cpu/cifar10n_*_small/twin_labels/seed*")
+    publish(mistakes_table, measure_mistakes(runs), options.out)
 
 
-def _publish(
-    options: FinishedRuns,
-    measure: Callable[[Iterable[Path]], list[Row]],
-    table: Callable[[Iterable[Row]], str],
-    example: str,
-) -> None:
-    if not options.runs:
+def _named(runs: tuple[Path, ...], example: str) -> tuple[Path, ...]:
+    if not runs:
         raise InputError(f"name the folders of finished runs, such as {example}.")
-    rows = measure(options.runs)
-    print(table(rows))
-    if options.out is not None:
-        write_rows(options.out, rows, machine=True)
+    return runs

@@ -11,7 +11,7 @@ from icda.training import TrainConfig
 from icda.training.grid import run_grid
 from icda_bench.markdown import markdown, numbers, spread
 from icda_bench.options import all_cores
-from icda_bench.rows import Row, write_rows
+from icda_bench.rows import Row, publish
 from icda_bench.studies.finished_runs import noise_separation
 
 TASKS = ("digits_lt", "digits_flip_noise", "digits_coloured")
@@ -43,14 +43,9 @@ def run(options: Arguments) -> None:
     console.print(to_rich(comparison_table(results, ("accuracy", "worst_class_accuracy", "worst_group_accuracy"))))
     folder = Path(options.out) / "digits_flip_noise/meta_icda"
     separations = [noise_separation(folder / f"seed{seed}") for seed in range(options.seeds)]
-    for separation in separations:
-        console.print(
-            "wrong labels found by", *(f"{name} {value}" for name, value in separation.items()), highlight=False
-        )
+    publish(separation_table, separations, options.separation)
     if options.ledger is not None:
         write_ledger(options.ledger, (to_row(result, "demo") for result in results))
-    if options.separation is not None:
-        write_rows(options.separation, separations, machine=True)
 
 
 def separation_table(rows: Sequence[Row]) -> str:
