@@ -10,13 +10,13 @@ from rich.console import Console
 from icda_bench.ledger import cell_columns
 from icda_bench.suites.plan import CostEstimate, in_ledger, plan_lines
 from icda_bench.suites.runner import run_suite
-from icda_bench.suites.suite import Column, Place, Suite, SuiteRow, Tier
+from icda_bench.suites.suite import Column, Place, Suite, SuiteRow
 
 
 def suite(cell_seconds=None):
-    columns = (Column("a", "A", {"smoke": Place("digits_lt")}),)
+    columns = (Column("a", "A", {"smoke": Place("digits_lt", cell_seconds=cell_seconds)}),)
     rows = (SuiteRow("cross_entropy", "CE", "cross_entropy"),)
-    return Suite("some", "a table", columns, rows, {"smoke": Tier({}, cell_seconds=cell_seconds)}, "cross_entropy")
+    return Suite("some", "a table", columns, rows, ("smoke",), "cross_entropy")
 
 
 def ledger_row(chosen, seconds=1.0):

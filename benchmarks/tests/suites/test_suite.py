@@ -176,8 +176,6 @@ def test_the_parts_of_a_suite_fit_each_other(name):
         assert (column.absent is None) == here, f"{column.key} is run here or says why not"
         for place in column.places.values():
             assert {*place.rows, *place.row_seeds, *place.row_options} <= set(keys)
-    for tier in suite.tiers.values():
-        assert {*tier.row_seeds, *tier.row_options} <= set(keys)
 
 
 def test_seeds_may_begin_later():

@@ -58,8 +58,7 @@ class CostEstimate:
         if own:
             base = mean(value / self._factors.get(method, 1.0) for method, value in own.items())
             return base * factor * config.epochs
-        place = self._suite.column(cell.column).places[cell.tier]
-        given = place.cell_seconds or self._suite.tiers[cell.tier].cell_seconds
+        given = self._suite.column(cell.column).places[cell.tier].cell_seconds
         return None if given is None else given * factor
 
     def text(self, cells: Sequence[Cell]) -> str:

@@ -39,7 +39,7 @@ class ColumnRuns:
         return [
             replace(line, verdict=cited) if line.row.method is None else line
             for line in judged
-            if self._belongs(line.row)
+            if self.column.has(line.row, self.tier)
         ]
 
     def points(self, row: SuiteRow) -> tuple[float, ...]:
@@ -82,15 +82,9 @@ class ColumnRuns:
         run_on = f"tier `{self.tier}`, `{config.task}`{pooled}, {config.model}, {length_text(config)}"
         return f"**{column.title}** ({shown}; {run_on})"
 
-    def _belongs(self, row: SuiteRow) -> bool:
-        """Whether a row has a cell here; of a column that is not run in the tier only what it skips is left out."""
-        place = self.column.places.get(self.tier)
-        chosen = place is None or not place.rows or row.key in place.rows or row.method is None
-        return self.column.key not in row.skip and chosen
-
     def _runs(self, row: SuiteRow) -> list[list[Mapping[str, str]]]:
         """The ledger's lines of a row by seed, one for each fold; a seed that lacks a fold is left out."""
-        if row.method is None or self.tier not in self.column.places or not self._belongs(row):
+        if row.method is None or self.tier not in self.column.places or not self.column.has(row, self.tier):
             return []
         folds = self.column.places[self.tier].fold_numbers()
         configs = {fold: cell_config(self.suite, self.tier, self.column, row, fold=fold) for fold in folds}
