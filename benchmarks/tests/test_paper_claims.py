@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from icda_bench import paper_claims
 from icda_bench.ledger import read_ledger
-from icda_bench.paper_claims import claims_table, load_claims
+from icda_bench.paper_claims import FeaturesClaim, claims_table, load_claims
 from icda_bench.rows import append_rows
 from icda_bench.suites.suite import SUITES, load_suite
 from icda_bench.suites.suite_table import ColumnRuns, suite_rows
@@ -64,4 +63,5 @@ def test_features_are_a_line_once_they_were_run_and_judged_by_seeds(tmp_path):
     text = claims_table(tmp_path)
     assert "ICDA 52.0 ± 1.4 (2), LA 51.0 ± 1.4 (2)" in text
     assert "trend holds: +1.0 to LA, ahead with 2 of 2 seeds" in text
-    assert paper_claims._order([50.0, 50.0], [49.0, 51.0]) == "does not hold: +0.0 to LA, ahead with 1 of 2 seeds"
+    mixed = FeaturesClaim([50.0, 50.0], [49.0, 51.0])
+    assert mixed.verdict() == "does not hold: +0.0 to LA, ahead with 1 of 2 seeds"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from icda.explain.plots import new_figure
-from icda_bench.paper_claims import Claim, claim_lines, features_figures, order_status
+from icda_bench.paper_claims import Claim, FeaturesClaim, claim_lines
 from icda_bench.suites.suite_figure import COLOUR, MUTED
 from icda_bench.suites.verdict import Comparison, Line
 
@@ -36,14 +36,13 @@ class Dot:
 def claim_dots(claims: list[Claim], results: Path) -> list[Dot]:
     """One for each claim of a suite, and one for heads on frozen features; long runs if there are any."""
     dots = [_suite_dot(claim, *lines) for claim in claims if (lines := claim_lines(claim, results)) is not None]
-    figures = features_figures(results)
-    return dots if figures is None else [*dots, _features_dot(figures["icda"], figures["la"])]
+    found = FeaturesClaim.read(results)
+    return dots if found is None else [*dots, _features_dot(found.differences, found.status)]
 
 
-def _features_dot(ours: list[float], theirs: list[float]) -> Dot:
-    differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
+def _features_dot(differences: list[float], status: str) -> Dot:
     noise = 2 * statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
-    lead, status = statistics.mean(differences), order_status(differences)
+    lead = statistics.mean(differences)
     return Dot("Heads on frozen features", "ImageNet-LT", "ICDA − LA", None, lead, noise, status)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from icda_bench.cost.network_cost import cost_cells, cost_status
-from icda_bench.markdown import markdown, numbers, spread
+from icda_bench.markdown import grouped, markdown, numbers, spread
 from icda_bench.rows import read_table
 from icda_bench.studies.tail_features import TITLES
 from icda_bench.suites.suite import Suite, cell_config, load_suite
@@ -104,40 +103,47 @@ def _short(title: str) -> str:
     return title.split(",")[0].split(":")[0]
 
 
-def features_figures(results: Path) -> dict[str, list[float]] | None:
-    """The ImageNet-LT figure's stand-in, heads on frozen features of Tiny ImageNet: accuracy by method and seed."""
-    rows = [row for row in read_table(results / "tail_features.csv") if row["set"] == FEATURES]
-    figures = {
-        method: [100 * value for value in numbers((row for row in rows if row["method"] == method), "accuracy")]
-        for method in ("icda", "la")
-    }
-    return figures if all(figures.values()) else None
+class FeaturesClaim(NamedTuple):
+    """The ImageNet-LT figure's stand-in, heads on frozen features of Tiny ImageNet: accuracies of ICDA and LA by seed.
+
+    Seeds are the same splits for both, so their differences are compared with zero.
+    """
+
+    icda: list[float]
+    la: list[float]
+
+    @classmethod
+    def read(cls, results: Path) -> FeaturesClaim | None:
+        """From the study's file; None where it lacks one of them."""
+        rows = grouped(read_table(results / "tail_features.csv"), lambda row: (row["set"], row["method"]))
+        icda, la = (numbers(rows.get((FEATURES, method), []), "accuracy") for method in ("icda", "la"))
+        return cls([100 * value for value in icda], [100 * value for value in la]) if icda and la else None
+
+    @property
+    def differences(self) -> list[float]:
+        return [mine - other for mine, other in zip(self.icda, self.la, strict=True)]
+
+    @property
+    def status(self) -> Status:
+        """Ahead with every seed, or not."""
+        return "trend holds" if all(value > 0 for value in self.differences) else "does not hold"
+
+    def verdict(self) -> str:
+        ahead, seeds = sum(value > 0 for value in self.differences), len(self.differences)
+        return f"{self.status}: {sum(self.differences) / seeds:+.1f} to LA, ahead with {ahead} of {seeds} seeds"
 
 
 def _features_line(results: Path) -> list[str] | None:
-    figures = features_figures(results)
-    if figures is None:
+    found = FeaturesClaim.read(results)
+    if found is None:
         return None
     return [
         "ahead on ImageNet-LT, heads on frozen features ([figure](embeddings.md#long-tails-on-frozen-features))",
         "no figures, the order only",
-        f"ICDA {spread(figures['icda'], digits=1)}, LA {spread(figures['la'], digits=1)}",
+        f"ICDA {spread(found.icda, digits=1)}, LA {spread(found.la, digits=1)}",
         f"{TITLES[FEATURES]}, features of EfficientNet-Lite0",
-        _order(figures["icda"], figures["la"]),
+        found.verdict(),
     ]
-
-
-def _order(ours: list[float], theirs: list[float]) -> str:
-    """Seeds are the same splits for both, so their differences are compared with zero."""
-    differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
-    mean = sum(differences) / len(differences)
-    ahead = sum(value > 0 for value in differences)
-    return f"{order_status(differences)}: {mean:+.1f} to LA, ahead with {ahead} of {len(differences)} seeds"
-
-
-def order_status(differences: Sequence[float]) -> Status:
-    """Ahead with every seed, or not."""
-    return "trend holds" if all(value > 0 for value in differences) else "does not hold"
 
 
 def _cost_line(results: Path) -> list[str] | None:

@@ -19,6 +19,7 @@ from icda.data.generators import generator_for
 from icda.results import RunResult
 from icda.training import TrainConfig, train
 from icda.training.run import load_task
+from icda_bench.ledger_tables import SHORT_NAMES
 from icda_bench.markdown import columns, grouped, markdown, numbers, percent, spread
 from icda_bench.options import StudyFile
 from icda_bench.rows import Row, fill
@@ -29,7 +30,7 @@ TASK = "digits_flip_noise"
 # The last epoch and the best. The latter is no fair figure: nobody has the test set while training. It is here because
 # tables of noise papers are often made so, and can then not be compared with last epochs.
 
-METHODS = {"cross_entropy": "CE", "icda": "ICDA"}
+METHODS = ("cross_entropy", "icda")
 COSINE = {"learning_rate": 0.1, "schedule": "cosine"}
 RECIPES: dict[str, dict[str, Any]] = {  # the recipes of the tables
     TASK: {"model": "small_cnn", "epochs": 30},
@@ -67,7 +68,7 @@ def best_epoch_table(rows: Iterable[Row]) -> str:
     """Test accuracy of the last epoch beside that of the best, which nobody could have chosen."""
     body = []
     for (task, method), mine in grouped(rows, columns("task", "method")).items():
-        body.append([task, METHODS[method], percent(mine, "last"), percent(mine, "best")])
+        body.append([task, SHORT_NAMES[method], percent(mine, "last"), percent(mine, "best")])
     return markdown(["task", "method", "last epoch", "best test epoch, not a fair figure"], body)
 
 
@@ -78,7 +79,7 @@ def run_best_epoch(options: BestEpochArguments) -> None:
 
 # How far metadata may be few or wrong before a method that learns from them is led astray.
 
-LEARNERS = {"meta_icda_signed": "Meta-ICDA, signed", "meta_weight_net": "Meta-Weight-Net"}
+LEARNERS = ("meta_icda_signed", "meta_weight_net")
 CASES = ((10, 0.0), (5, 0.0), (2, 0.0), (10, 0.1))  # samples per class, share of wrong labels
 
 
@@ -120,7 +121,7 @@ def few_metadata_table(rows: Iterable[Row]) -> str:
         by_method = grouped(mine, itemgetter("method"))
         cells = (percent(by_method.get(method, []), "accuracy") for method in LEARNERS)
         body.append([per_class, f"{float(wrong):.0%}", *cells])
-    return markdown(["metadata per class", "of them wrong", *LEARNERS.values()], body)
+    return markdown(["metadata per class", "of them wrong", *(SHORT_NAMES[method] for method in LEARNERS)], body)
 
 
 def run_few_metadata(options: FewMetadataArguments) -> None:

@@ -29,7 +29,6 @@ COLUMNS = {
 }
 HEADLINE_ROWS = ("ce", "la", "icda", "ce_contrast", "ce_prior", "ce_groups", "dfr")
 HEADLINE_COLUMNS = (("waterbirds", "place"), ("adult", "race"), ("compas", "race"))
-KNOWS = {"labels": "labels", "groups": "groups", "metadata": "metadata"}
 KEY = columns("set", "method", "seed", "selection")
 GIVEN = {BY_ACCURACY: "labels, C by accuracy", BY_CLASS: "labels, C by worst class"}
 
@@ -121,7 +120,7 @@ def embeddings_table(
         for rule in (rule for rule in RULES[row.knows] if rule != left_out):
             mine = [cell for cell in cells if (cell["method"], cell["selection"]) == (row.name, rule)]
             if mine:
-                given = KNOWS[row.knows] if left_out else GIVEN.get(rule, KNOWS[row.knows])
+                given = row.knows if left_out else GIVEN.get(rule, row.knows)
                 body.append([row.title, given, *(_column(mine, place, figure) for place in places)])
     return markdown(["head", "given", *(COLUMNS[place] for place in places)], body)
 
