@@ -1,4 +1,6 @@
-from icda.results.ledger import COLUMNS, write_ledger
+from benchmarks.tests.suites.ledgers import ledger_row
+
+from icda.results.ledger import write_ledger
 from icda_bench.headline import CONTESTS, headline_table
 
 ASKED = "pool,seed,minority,way,person,answers,worst\n"
@@ -8,8 +10,8 @@ def write_results(folder):
     """Ledgers in which cross entropy has 50 %, a rival 60 and 70 % in two settings, and our method 80 %."""
     for contest in CONTESTS:
         rows = [
-            {**dict.fromkeys(COLUMNS, ""), "task": contest.task, "method": method, "options": options, "seed": "0"}
-            | {contest.metric: value, **dict(contest.where)}
+            ledger_row(task=contest.task, method=method, options=options, seed=0, **{contest.metric: value})
+            | dict(contest.where)
             for method, options, value in (
                 ("cross_entropy", "", "0.5"),
                 ("focal", "gamma=1", "0.6"),

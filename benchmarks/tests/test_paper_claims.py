@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from icda_bench import paper_claims
 from icda_bench.ledger import read_ledger
-from icda_bench.paper_claims import claims_table, load_claims
+from icda_bench.paper_claims import FeaturesClaim, claims_table, load_claims
 from icda_bench.rows import append_rows
 from icda_bench.suites.suite import SUITES, load_suite
-from icda_bench.suites.suite_table import column_lines, suite_rows
+from icda_bench.suites.suite_table import ColumnRuns, suite_rows
 
 HOME = Path(__file__).parents[2]
 RESULTS, PAGE = HOME / "benchmarks" / "results", (HOME / "docs" / "evidence" / "paper.md").read_text()
@@ -23,8 +22,8 @@ def lines():
 @pytest.mark.parametrize("claim", load_claims(), ids=lambda claim: claim.text)
 def test_a_claim_has_the_figures_and_the_verdict_of_its_suite(claim, lines):
     suite = load_suite(claim.suite)
-    rows = suite_rows(suite.name, RESULTS)
-    found = {line.row.key: line for line in column_lines(suite, suite.column(claim.column), claim.tier, rows)}
+    runs = ColumnRuns(suite, suite.column(claim.column), claim.tier, suite_rows(suite.name, RESULTS))
+    found = {line.row.key: line for line in runs.lines()}
     mine = [line for line in lines if line.startswith(f"| {claim.text} (")]
     if claim.tier == "long" and not (found[claim.row].values and found[claim.against].values):
         assert mine == []
@@ -32,7 +31,7 @@ def test_a_claim_has_the_figures_and_the_verdict_of_its_suite(claim, lines):
     assert len(mine) == 1
     assert mine[0].endswith(f"| {found[claim.row].verdict.text()} |")
     if found[claim.row].paper is not None:
-        assert f" {found[claim.row].paper:.2f}" in mine[0]
+        assert f" {suite.printed(found[claim.row].paper):.2f}" in mine[0]
     assert mine[0].count("not run here") == (not found[claim.row].values) * 2 + (not found[claim.against].values)
 
 
@@ -64,4 +63,5 @@ def test_features_are_a_line_once_they_were_run_and_judged_by_seeds(tmp_path):
     text = claims_table(tmp_path)
     assert "ICDA 52.0 ± 1.4 (2), LA 51.0 ± 1.4 (2)" in text
     assert "trend holds: +1.0 to LA, ahead with 2 of 2 seeds" in text
-    assert paper_claims._order([50.0, 50.0], [49.0, 51.0]) == "does not hold: +0.0 to LA, ahead with 1 of 2 seeds"
+    mixed = FeaturesClaim([50.0, 50.0], [49.0, 51.0])
+    assert mixed.verdict() == "does not hold: +0.0 to LA, ahead with 1 of 2 seeds"

@@ -1,8 +1,9 @@
 from pathlib import Path
 
 import pytest
+from benchmarks.tests.suites.ledgers import ledger_row
 
-from icda.results.ledger import COLUMNS, write_ledger
+from icda.results.ledger import write_ledger
 from icda_bench import tables
 from icda_bench.ledger_tables import ledger_cost_table
 
@@ -17,12 +18,8 @@ def test_tables_on_a_page_agree_with_their_csv(page, monkeypatch):
 
 
 def test_mean_and_deviation_are_those_of_the_seeds(tmp_path):
-    blank = dict.fromkeys(COLUMNS, "")
-    rows = [
-        {**blank, "task": "digits_lt", "method": "icda", "seed": str(k), "accuracy": value}
-        for k, value in enumerate(("0.5", "0.7"))
-    ]
-    rows.append({**blank, "task": "digits_flip_noise", "method": "icda", "seed": "0", "accuracy": "0.25"})
+    rows = [ledger_row(task="digits_lt", method="icda", seed=k, accuracy=0.5 + 0.2 * k) for k in range(2)]
+    rows.append(ledger_row(task="digits_flip_noise", method="icda", seed=0, accuracy=0.25))
     write_ledger(tmp_path / "demo.csv", rows)
     table = tables.make_table("demo", tmp_path)
     assert "| ICDA | 60.0 ± 14.1 (2) | 25.0 (1) |" in table
@@ -45,13 +42,10 @@ def test_an_unknown_table_is_an_error():
         tables.fill_page("<!-- table: nonsense -->\n<!-- end of table -->")
 
 
-def row(method, seed, seconds, tier="cpu"):
-    told = {"task": "digits", "method": method, "seed": str(seed), "seconds": str(seconds), "tier": tier}
-    return {**dict.fromkeys(COLUMNS, ""), **told, "machine": "chip, 2 cores", "torch": "2.0"}
-
-
 def test_runs_seeds_and_hours_are_counted_by_table_and_tier(tmp_path):
-    rows = [row("icda", 0, 3600), row("icda", 1, 3600), row("isda", 0, 1800), row("icda", 0, 7200, "long")]
+    runs = [("icda", 0, 3600, "cpu"), ("icda", 1, 3600, "cpu"), ("isda", 0, 1800, "cpu"), ("icda", 0, 7200, "long")]
+    names, machine = ("method", "seed", "seconds", "tier"), {"machine": "chip, 2 cores", "torch": "2.0"}
+    rows = [ledger_row(task="digits", **dict(zip(names, run, strict=True)), **machine) for run in runs]
     write_ledger(tmp_path / "table2.csv", rows)
     lines = ledger_cost_table(tmp_path).splitlines()[2:]
     assert lines == [

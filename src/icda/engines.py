@@ -5,9 +5,9 @@ import os
 import signal
 import socket
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol, Self
@@ -18,6 +18,7 @@ from icda.extras import require
 Where = Literal["local", "ray"]
 RETRIES = 3  # a worker that dies takes its block along: the block is done again, the job goes on
 SECONDS_TO_ANSWER = 5.0  # for a cluster named by RAY_ADDRESS
+ATTEMPTS = 2  # at work that is done apart: a worker that dies once may have had bad luck
 AHEAD = 2  # blocks waiting for each processor, so that none is idle while results are added up
 
 
@@ -130,6 +131,57 @@ def make_engine(where: Where, jobs: int | None = None) -> Engine:
     if where == "ray":
         return OnRay(jobs)
     return Here() if jobs is None or jobs <= 1 else Processes(jobs)
+
+
+class WorkerDiedError(OperationError):
+    """The worker of one item died; others are not touched."""
+
+
+def apart(
+    work: Callable[[Any], Any], items: Sequence[Any], jobs: int = 1, where: Where = "local"
+) -> Iterator[tuple[int, Any]]:
+    """The number of each item with work(item), as they are finished; an error in its place where its worker died twice.
+
+    With several `jobs`, and on Ray, each item has a process of one thread; one job here is done in this process.
+    """
+    if where == "ray":
+        return on_ray(work, items, jobs)
+    return in_processes(work, items, jobs) if jobs > 1 else enumerate(map(work, items))
+
+
+def in_processes(work: Callable[[Any], Any], items: Sequence[Any], jobs: int) -> Iterator[tuple[int, Any]]:
+    """`apart` in processes of this machine; an item whose process died is tried again in a new pool."""
+    waiting, attempts = list(range(len(items))), Counter[int]()
+    while waiting:
+        with process_pool(jobs) as pool:
+            futures = {pool.submit(work, items[number]): number for number in waiting}
+            try:
+                for future in as_completed(futures):
+                    found = future.result()
+                    waiting.remove(futures[future])
+                    yield futures[future], found
+            except BrokenProcessPool:
+                # A broken pool does not say whose process died: the oldest open items were those in work.
+                attempts.update(waiting[:jobs])
+        for number in [number for number in waiting if attempts[number] == ATTEMPTS]:
+            waiting.remove(number)
+            yield number, WorkerDiedError("its process died (killed, or out of memory)")
+
+
+def on_ray(work: Callable[[Any], Any], items: Sequence[Any], jobs: int) -> Iterator[tuple[int, Any]]:
+    """`apart` as Ray tasks of one processor each."""
+    with OnRay(jobs) as engine:
+        ray = engine.ray
+        task = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(_alone)
+        waiting = {task.remote(work, item): number for number, item in enumerate(items)}
+        while waiting:
+            (done,), _ = ray.wait(list(waiting), num_returns=1)
+            number = waiting.pop(done)
+            try:
+                found = ray.get(done)
+            except ray.exceptions.RayError as error:
+                found = WorkerDiedError(f"its Ray worker died ({type(error).__name__})")
+            yield number, found
 
 
 def thread_budget() -> int:

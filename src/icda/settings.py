@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, get_args
 
 from icda.errors import InputError
@@ -47,7 +47,7 @@ def check(values: Mapping[str, Any], kinds: Mapping[str, Any], origin: str = "")
             raise InputError(f"{origin}{name} must be between -{COUNTABLE} and {COUNTABLE}, got {value}.")
 
 
-def check_names(names: Mapping[str, Any], known: Mapping[str, Any] | list[str], owner: str, what: str) -> None:
+def check_names(names: Iterable[str], known: Collection[str], owner: str, what: str) -> None:
     """Refuse a name that is not known, with the nearest that is."""
     for name in names:
         if name not in known:

@@ -95,7 +95,7 @@ def test_counterfactuals_of_one_run_are_shown_under_three_augmentations(runs, tm
 @pytest.mark.parametrize(
     ("name", "out", "chosen", "message"),
     [
-        ("variances", "v.png", [0, 1], "unknown figure 'variances': did you mean 'variance'"),
+        ("variances", "v.png", [0, 1], "icda has no figure 'variances': did you mean 'variance'"),
         ("margins", "m.png", [0, 2], "must share their data: 'ICDA' is of task 'digits_coloured', 'other'"),
         ("margins", "m.png", [0, 0], "different labels, got ICDA, ICDA"),
         ("counterfactual", "c.png", [0, 1], "one network's feature space, got 2 runs"),

@@ -102,7 +102,7 @@ def test_features_have_no_pictures_and_asking_for_some_is_an_error():
 
 
 def test_an_unknown_part_or_split_is_refused(coloured):
-    with pytest.raises(ValueError, match="unknown part 'margin' of an explanation: did you mean 'margins'"):
+    with pytest.raises(ValueError, match="an explanation has no part 'margin': did you mean 'margins'"):
         explain_run(*coloured, parts=("margin",))
     with pytest.raises(ValueError, match="'digits_coloured' has no tests split: choose from train, validation, test"):
         explain_run(*coloured, parts=("strengths",), split="tests")

@@ -5,20 +5,14 @@ import pytest
 import torch
 
 from icda.metrics import evaluate_predictions
-from icda.report.formatting import (
-    FIGURES,
-    bootstrap_mean,
-    duration,
-    mean_and_deviation,
-    metric_text,
-    uncertainty,
-    wilson,
-)
+from icda.metrics.registry import OWN_METRICS
+from icda.report.formatting import bootstrap_mean, duration, mean_and_deviation, metric_text, uncertainty, wilson
 
 
 def test_every_metric_that_is_one_number_has_a_wording():
     found = evaluate_predictions(torch.eye(2), torch.tensor([0, 1]))
-    assert set(found) - {"per_class_accuracy", "per_group_accuracy"} == set(FIGURES)
+    assert set(found) - {"per_class_accuracy", "per_group_accuracy"} == set(OWN_METRICS)
+    assert all(metric.label and metric.meaning for metric in OWN_METRICS.values())
 
 
 def test_unmeasured_figures_are_blank():

@@ -11,8 +11,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from icda.engines import in_processes
 from icda.training import TrainConfig, grid, run
-from icda.training.grid import CellOutcome, run_cell, run_cells, run_grid, run_in_processes
+from icda.training.grid import CellOutcome, run_cell, run_cells, run_grid
 
 QUIET = Console(quiet=True)
 TASKS, METHODS = ("digits_lt", "digits"), ("cross_entropy", "icda")
@@ -111,9 +112,9 @@ def die_when_told(config):
 def test_a_cell_whose_process_dies_is_reported_and_takes_no_other_along(config):
     configs = [replace(config, seed=seed) for seed in range(4)]
     configs[1] = replace(configs[1], method=DIES)
-    outcomes = dict(run_in_processes(configs, 1, die_when_told))
+    outcomes = dict(in_processes(die_when_told, configs, 1))
     assert sorted(outcomes) == [0, 1, 2, 3]
-    assert "its process died" in outcomes[1].failure
+    assert "its process died" in str(outcomes[1])
     assert [outcomes[number].result for number in (0, 2, 3)] == [{"seed": 0}, {"seed": 2}, {"seed": 3}]
 
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from icda.extras import require
-from icda_bench.paper_claims import Claim, claim_lines, features_figures, order_status
-from icda_bench.suites.suite import load_suite
+from icda.explain.plots import new_figure
+from icda_bench.paper_claims import Claim, FeaturesClaim, claim_lines
 from icda_bench.suites.suite_figure import COLOUR, MUTED
-from icda_bench.suites.suite_table import Line
-from icda_bench.suites.verdict import Comparison
+from icda_bench.suites.verdict import Comparison, Line
 
 COLOURS = {"trend holds": COLOUR, "reproduced": COLOUR, "does not hold": MUTED}  # of anything else: grey
 GREY = "0.55"
@@ -38,14 +36,13 @@ class Dot:
 def claim_dots(claims: list[Claim], results: Path) -> list[Dot]:
     """One for each claim of a suite, and one for heads on frozen features; long runs if there are any."""
     dots = [_suite_dot(claim, *lines) for claim in claims if (lines := claim_lines(claim, results)) is not None]
-    figures = features_figures(results)
-    return dots if figures is None else [*dots, _features_dot(figures["icda"], figures["la"])]
+    found = FeaturesClaim.read(results)
+    return dots if found is None else [*dots, _features_dot(found.differences, found.status)]
 
 
-def _features_dot(ours: list[float], theirs: list[float]) -> Dot:
-    differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
+def _features_dot(differences: list[float], status: str) -> Dot:
     noise = 2 * statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
-    lead, status = statistics.mean(differences), order_status(differences)
+    lead = statistics.mean(differences)
     return Dot("Heads on frozen features", "ImageNet-LT", "ICDA − LA", None, lead, noise, status)
 
 
@@ -55,7 +52,7 @@ def _suite_dot(claim: Claim, row: Line, against: Line) -> Dot:
     if not row.verdict.comparisons:
         paper = None
         if row.paper is not None and against.paper is not None:
-            paper = (row.paper - against.paper) * (-1 if load_suite(claim.suite).shows == "error" else 1)
+            paper = row.paper - against.paper
         return Dot(claim.group, claim.label, f"{name} − {_name(against.row.title)}", paper, None, 0.0, status)
     smallest = min(row.verdict.comparisons, key=lambda each: (each.agrees is True, _lead(each)))
     other = _name(smallest.other)
@@ -81,12 +78,9 @@ def _name(title: str) -> str:
 
 def draw_claims(dots: list[Dot], path: Path) -> None:
     """A row for each claim: a diamond for the paper's lead, a dot with its noise for ours."""
-    require("matplotlib", "explain", "figures")
-    from matplotlib.figure import Figure
-
     groups = [(group, list(members)) for group, members in itertools.groupby(dots, key=lambda dot: dot.group)]
     count = len(dots) + len(groups)
-    figure = Figure(figsize=(7.6, ROW * count + 1.1), layout="constrained", dpi=150)
+    figure = new_figure(7.6, ROW * count + 1.1, dpi=150)
     axes = figure.subplots()
     axes.axvline(0, color="0.3", linewidth=0.9, zorder=1)
     axes.axvspan(0, 100, color=COLOUR, alpha=0.06, linewidth=0, zorder=0)

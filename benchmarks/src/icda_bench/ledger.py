@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from icda.results.claims import claimed
-from icda.results.ledger import read_rows, write_ledger
+from icda.results.ledger import options_text, read_rows, write_ledger
+from icda.training import TrainConfig
 
-# What makes a run another run of the table rather than the same one again.
-IDENTITY = ("tier", "task", "model", "method", "options", "epochs", "precision", "selection", "attributes", "seed")
+# What makes a run another cell of the table; with tier and seed, another run rather than the same one again.
+CELL = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
+IDENTITY = ("tier", *CELL, "seed")
+
+
+def cell_columns(config: TrainConfig) -> dict[str, str]:
+    """The columns `CELL` of a run with these settings."""
+    return {name: str(getattr(config, name) or "") for name in CELL} | {"options": options_text(config.options)}
 
 
 def add_to_ledger(path: Path, row: Mapping[str, str]) -> None:

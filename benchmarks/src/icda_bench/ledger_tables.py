@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from icda_bench.ledger import read_ledger
+from icda_bench.ledger import CELL, read_ledger
 from icda_bench.markdown import markdown, spread
 from icda_bench.rows import read_table
 from icda_bench.suites.suite import SUITES
@@ -30,7 +30,6 @@ SMALL_TASKS = {
     "digits_coloured": ("spurious colour, worst group", "worst_group_accuracy"),
     "digits": ("clean, accuracy", "accuracy"),
 }
-CELL = ("task", "model", "method", "options", "epochs", "precision", "selection", "attributes")
 STUDIES = {  # of heads on features: what makes a row another cell rather than another seed of the same one
     "embeddings": ("set", "attribute", "method", "selection"),
     "tail_features": ("set", "method"),

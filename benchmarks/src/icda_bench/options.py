@@ -1,14 +1,11 @@
 """Options that several benches share."""
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-
-from icda.errors import InputError
 
 Root = Annotated[str | None, tyro.conf.arg(help="Where datasets lie; ICDA_DATA, or ./data, if not given.")]
 
@@ -29,12 +26,15 @@ class StudyFile:
     """CSV file; rows are added as they come."""
 
 
+@dataclass
+class FinishedRuns:
+    """Read off finished runs what they know of their training samples."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished runs, on a task with groups (strengths) or one that knows its wrong labels (mistakes)."""
+    out: Path | None = None
+    """CSV file to write (group_strengths.csv and mistakes.csv of benchmarks/results are ours)."""
+
+
 def all_cores() -> int:
     return os.cpu_count() or 1
-
-
-def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names that a bench does not have."""
-    known = list(known)
-    if unknown := [name for name in given if name not in known]:
-        raise InputError(f"unknown {what}: {', '.join(unknown)}. Known: {', '.join(known)}.")

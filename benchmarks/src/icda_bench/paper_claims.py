@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from icda_bench.cost.network_cost import cost_status, load_cost_suite
-from icda_bench.markdown import markdown, numbers, spread
+from icda_bench.cost.network_cost import cost_cells, cost_status
+from icda_bench.markdown import grouped, markdown, numbers, spread
 from icda_bench.rows import read_table
 from icda_bench.studies.tail_features import TITLES
 from icda_bench.suites.suite import Suite, cell_config, load_suite
-from icda_bench.suites.suite_table import Line, column_lines, length_text, suite_rows
-from icda_bench.suites.verdict import Status
+from icda_bench.suites.suite_table import ColumnRuns, length_text, suite_rows
+from icda_bench.suites.verdict import Line, Status
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ def claims_table(results: Path) -> str:
 def claim_lines(claim: Claim, results: Path) -> tuple[Line, Line] | None:
     """The row that a claim is about and the one it should beat; None for long runs that are not there."""
     suite = load_suite(claim.suite)
-    rows = suite_rows(suite.name, results)
-    lines = {line.row.key: line for line in column_lines(suite, suite.column(claim.column), claim.tier, rows)}
+    runs = ColumnRuns(suite, suite.column(claim.column), claim.tier, suite_rows(suite.name, results))
+    lines = {line.row.key: line for line in runs.lines()}
     row, against = lines[claim.row], lines[claim.against]
     return None if claim.tier == "long" and not (row.values and against.values) else (row, against)
 
@@ -72,7 +71,7 @@ def _suite_line(claim: Claim, results: Path) -> list[str] | None:
     row, against = found
     return [
         f"{claim.text} ([{claim.suite}]({_content()['pages'][claim.suite]}))",
-        _paper_cell(row, against),
+        _paper_cell(suite, row, against),
         f"{_named(suite, row)}, {_named(suite, against)}",
         _scale(suite, claim, row),
         row.verdict.text(),
@@ -87,67 +86,69 @@ def _scale(suite: Suite, claim: Claim, row: Line) -> str:
     return f"{claim.scale}, {config.model or 'its own network'}, {length_text(config)}"
 
 
-def _paper_cell(row: Line, against: Line) -> str:
+def _paper_cell(suite: Suite, row: Line, against: Line) -> str:
     if row.paper is None and against.paper is None:
         return "no figures, the order only"
-    figures = [(line.row.title, line.paper) for line in (row, against)]
-    return ", ".join(f"{_short(title)} {'none' if value is None else f'{value:.2f}'}" for title, value in figures)
+    return ", ".join(
+        f"{_short(line.row.title)} {'none' if line.paper is None else f'{suite.printed(line.paper):.2f}'}"
+        for line in (row, against)
+    )
 
 
 def _named(suite: Suite, line: Line) -> str:
-    values = [100 - value for value in line.values] if suite.shows == "error" else list(line.values)
-    return f"{_short(line.row.title)} {spread(values, digits=1) if values else 'not run here'}"
+    return f"{_short(line.row.title)} {suite.spread(line.values) or 'not run here'}"
 
 
 def _short(title: str) -> str:
     return title.split(",")[0].split(":")[0]
 
 
-def features_figures(results: Path) -> dict[str, list[float]] | None:
-    """The ImageNet-LT figure's stand-in, heads on frozen features of Tiny ImageNet: accuracy by method and seed."""
-    rows = [row for row in read_table(results / "tail_features.csv") if row["set"] == FEATURES]
-    figures = {
-        method: [100 * value for value in numbers((row for row in rows if row["method"] == method), "accuracy")]
-        for method in ("icda", "la")
-    }
-    return figures if all(figures.values()) else None
+class FeaturesClaim(NamedTuple):
+    """The ImageNet-LT figure's stand-in, heads on frozen features of Tiny ImageNet: accuracies of ICDA and LA by seed.
+
+    Seeds are the same splits for both, so their differences are compared with zero.
+    """
+
+    icda: list[float]
+    la: list[float]
+
+    @classmethod
+    def read(cls, results: Path) -> FeaturesClaim | None:
+        """From the study's file; None where it lacks one of them."""
+        rows = grouped(read_table(results / "tail_features.csv"), lambda row: (row["set"], row["method"]))
+        icda, la = (numbers(rows.get((FEATURES, method), []), "accuracy") for method in ("icda", "la"))
+        return cls([100 * value for value in icda], [100 * value for value in la]) if icda and la else None
+
+    @property
+    def differences(self) -> list[float]:
+        return [mine - other for mine, other in zip(self.icda, self.la, strict=True)]
+
+    @property
+    def status(self) -> Status:
+        """Ahead with every seed, or not."""
+        return "trend holds" if all(value > 0 for value in self.differences) else "does not hold"
+
+    def verdict(self) -> str:
+        ahead, seeds = sum(value > 0 for value in self.differences), len(self.differences)
+        return f"{self.status}: {sum(self.differences) / seeds:+.1f} to LA, ahead with {ahead} of {seeds} seeds"
 
 
 def _features_line(results: Path) -> list[str] | None:
-    figures = features_figures(results)
-    if figures is None:
+    found = FeaturesClaim.read(results)
+    if found is None:
         return None
     return [
         "ahead on ImageNet-LT, heads on frozen features ([figure](embeddings.md#long-tails-on-frozen-features))",
         "no figures, the order only",
-        f"ICDA {spread(figures['icda'], digits=1)}, LA {spread(figures['la'], digits=1)}",
+        f"ICDA {spread(found.icda, digits=1)}, LA {spread(found.la, digits=1)}",
         f"{TITLES[FEATURES]}, features of EfficientNet-Lite0",
-        _order(figures["icda"], figures["la"]),
+        found.verdict(),
     ]
-
-
-def _order(ours: list[float], theirs: list[float]) -> str:
-    """Seeds are the same splits for both, so their differences are compared with zero."""
-    differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
-    mean = sum(differences) / len(differences)
-    ahead = sum(value > 0 for value in differences)
-    return f"{order_status(differences)}: {mean:+.1f} to LA, ahead with {ahead} of {len(differences)} seeds"
-
-
-def order_status(differences: Sequence[float]) -> Status:
-    """Ahead with every seed, or not."""
-    return "trend holds" if all(value > 0 for value in differences) else "does not hold"
 
 
 def _cost_line(results: Path) -> list[str] | None:
-    lines = {(line["network"], int(line["classes"])): line for line in read_table(results / "table3.csv")}
-    suite = load_cost_suite()
-    pairs = [
-        (paper, lines[row["network"], column["classes"]])
-        for row in suite["rows"]
-        for column, paper in zip(suite["columns"].values(), row["paper"], strict=True)
-        if (row["network"], column["classes"]) in lines
-    ]
+    cells = cost_cells(read_table(results / "table3.csv"))
+    pairs = [(paper, line) for _, _, paper, line in cells if line is not None]
     if not pairs:
         return None
     extras = [float(line["extra"]) for _, line in pairs]

@@ -68,10 +68,13 @@ def fill(
     return read_table(path)
 
 
-def publish(name: str, rows: Sequence[Row], out: Path | None) -> None:
-    """Print rows as the table that the pages make of them, and write them with the machine they were measured on."""
+def publish(table: str | Callable[[Any], str], rows: Sequence[Row], out: Path | None) -> None:
+    """Print rows as the table that the pages make of them, and write them with the machine they were measured on.
+
+    `table` makes it, or names one of `COLUMNS`.
+    """
     cells = [{key: "" if value is None else str(value) for key, value in row.items()} for row in rows]
-    print(columns_table(cells, COLUMNS[name]))
+    print(columns_table(cells, COLUMNS[table]) if isinstance(table, str) else table(cells))
     if out is not None:
         write_rows(out, rows, machine=True)
         print(f"Written to {out}")

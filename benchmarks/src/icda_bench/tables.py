@@ -40,78 +40,75 @@ from icda_bench.studies.selection_rules import selection_table
 from icda_bench.studies.stability import stability_table
 from icda_bench.studies.tail_features import tail_tables
 from icda_bench.studies.verdicts.judge import detail_table, left_out_table, regret_table, verdict_table
-from icda_bench.suites.suite import SUITES, load_suite
+from icda_bench.suites.suite import SUITES, Suite, load_suite
 from icda_bench.suites.suite_table import overview_table, suite_rows, suite_table
 
 RESULTS = Path("benchmarks/results")
 _MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-# Tables of one file's rows: the file, and what makes the table.
-ROW_TABLES: dict[str, tuple[str, Callable[[list[Any]], str]]] = {
-    "asking": ("asking", share_table),
-    "asking-harmless": ("asking", person_table),
-    "audit": ("audit", audit_table),
-    "best-epoch": ("best_epoch", best_epoch_table),
-    "demo": ("demo", small_tasks_table),
-    "embeddings": ("embeddings", embeddings_table),
-    "embeddings-accuracy": ("embeddings", partial(embeddings_table, figure="accuracy")),
-    "embeddings-headline": (
+Table = Callable[[Path], str]  # of the folder with the files
+
+
+def _rows(file: str, table: Callable[[list[Any]], str]) -> Table:
+    """A table of one file's rows."""
+    return lambda results: table(read_table(results / f"{file}.csv"))
+
+
+def _suite(name: str, table: Callable[[Suite, list[dict[str, str]]], str]) -> Table:
+    """A table of a suite and its ledger."""
+    return lambda results: table(load_suite(name), suite_rows(name, results))
+
+
+TABLES: dict[str, Table] = {
+    **{name: _rows(name.replace("-", "_"), partial(columns_table, titles=titles)) for name, titles in COLUMNS.items()},
+    "asking": _rows("asking", share_table),
+    "asking-harmless": _rows("asking", person_table),
+    "audit": _rows("audit", audit_table),
+    "best-epoch": _rows("best_epoch", best_epoch_table),
+    "demo": _rows("demo", small_tasks_table),
+    "embeddings": _rows("embeddings", embeddings_table),
+    "embeddings-accuracy": _rows("embeddings", partial(embeddings_table, figure="accuracy")),
+    "embeddings-headline": _rows(
         "embeddings",
         partial(embeddings_table, only=HEADLINE_ROWS, places=HEADLINE_COLUMNS, left_out=BY_CLASS),
     ),
-    "few-metadata": ("few_metadata", few_metadata_table),
-    "group-strengths": ("group_strengths", group_strengths_table),
-    "long-training": ("long_training", long_training_table),
-    "meta": ("meta", small_tasks_table),
-    "mistakes": ("mistakes", mistakes_table),
-    "peers": ("peers", partial(peers_table, figure="worst_group")),
-    "peers-accuracy": ("peers", partial(peers_table, figure="accuracy")),
-    "peers-seconds": ("peers", partial(peers_table, figure="seconds")),
-    "robust": ("robust", regret_table),
-    "robust-verdicts": ("robust_verdicts", robust_verdicts_table),
-    "selection": ("selection", selection_table),
-    "separation": ("meta_separation", separation_table),
-    "shortcut-and-noise": ("shortcut_and_noise", shortcut_and_noise_table),
-    "stability": ("stability", stability_table),
-    "table3": ("table3", cost_table),
-    "tail-features": ("tail_features", tail_tables),
-    "verdicts": ("verdicts", verdict_table),
-    "verdicts-detail": ("verdicts", detail_table),
-    "verdicts-fresh": ("verdicts_fresh", verdict_table),
-    "verdicts-left-out": ("verdicts_left_out", left_out_table),
-}
-# What was measured in a suite at one glance: the suite, and how the titles of its columns must end.
-OVERVIEWS = {
-    "noise-overview": ("noise", ""),
-    "table2-overview": ("table2", ""),
-    "table4-overview": ("table4", ""),
-    "table6-overview": ("table6", ", worst group"),
-    "table7-overview": ("table7", ", accuracy"),
-}
-# Tables of several files.
-FOLDER_TABLES: dict[str, Callable[[Path], str]] = {
+    "few-metadata": _rows("few_metadata", few_metadata_table),
+    "group-strengths": _rows("group_strengths", group_strengths_table),
+    "long-training": _rows("long_training", long_training_table),
+    "meta": _rows("meta", small_tasks_table),
+    "mistakes": _rows("mistakes", mistakes_table),
+    "peers": _rows("peers", partial(peers_table, figure="worst_group")),
+    "peers-accuracy": _rows("peers", partial(peers_table, figure="accuracy")),
+    "peers-seconds": _rows("peers", partial(peers_table, figure="seconds")),
+    "robust": _rows("robust", regret_table),
+    "robust-verdicts": _rows("robust_verdicts", robust_verdicts_table),
+    "selection": _rows("selection", selection_table),
+    "separation": _rows("meta_separation", separation_table),
+    "shortcut-and-noise": _rows("shortcut_and_noise", shortcut_and_noise_table),
+    "stability": _rows("stability", stability_table),
+    "table3": _rows("table3", cost_table),
+    "tail-features": _rows("tail_features", tail_tables),
+    "verdicts": _rows("verdicts", verdict_table),
+    "verdicts-detail": _rows("verdicts", detail_table),
+    "verdicts-fresh": _rows("verdicts_fresh", verdict_table),
+    "verdicts-left-out": _rows("verdicts_left_out", left_out_table),
+    **{name: _suite(name, suite_table) for name in SUITES},
+    "noise-overview": _suite("noise", overview_table),
+    "table2-overview": _suite("table2", overview_table),
+    "table4-overview": _suite("table4", overview_table),
+    "table6-overview": _suite("table6", partial(overview_table, ending=", worst group")),
+    "table7-overview": _suite("table7", partial(overview_table, ending=", accuracy")),
     "claims": claims_table,
     "headline": partial(headline_table, folder="docs/"),
     "headline-home": headline_table,
     "ledger-cost": ledger_cost_table,
 }
-NAMES = (*COLUMNS, *ROW_TABLES, *SUITES, *OVERVIEWS, *FOLDER_TABLES)
 
 
 def make_table(name: str, results: Path = RESULTS) -> str:
     """A table by its name, from the files in `results`."""
-    if name in COLUMNS:
-        return columns_table(read_table(results / f"{name.replace('-', '_')}.csv"), COLUMNS[name])
-    if name in ROW_TABLES:
-        file, row_table = ROW_TABLES[name]
-        return row_table(read_table(results / f"{file}.csv"))
-    if name in SUITES:
-        return suite_table(load_suite(name), suite_rows(name, results))
-    if name in OVERVIEWS:
-        suite, ending = OVERVIEWS[name]
-        return overview_table(load_suite(suite), suite_rows(suite, results), ending)
-    if name in FOLDER_TABLES:
-        return FOLDER_TABLES[name](results)
-    raise InputError(f"no table is called {name!r}: known are {', '.join(NAMES)}.")
+    if name not in TABLES:
+        raise InputError(f"no table is called {name!r}: known are {', '.join(TABLES)}.")
+    return TABLES[name](results)
 
 
 def fill_page(text: str) -> str:

@@ -9,19 +9,17 @@ import torch
 
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
+from icda_bench.options import FinishedRuns
 from icda_bench.rows import read_table
-from icda_bench.studies import meta_learning
 from icda_bench.studies.finished_runs import (
-    MistakesArguments,
-    StrengthArguments,
     group_strengths_table,
     measure_group_strengths,
     measure_mistakes,
     mistakes_table,
+    noise_separation,
     run_mistakes,
     run_strengths,
 )
-from icda_bench.studies.meta_learning import noise_separation
 
 METHODS = ("cross_entropy", "icda", "twin_labels", "meta_icda_signed")
 Folder = Callable[..., Path]
@@ -130,17 +128,22 @@ def test_held_out_answers_and_losses_are_those_of_loops_over_pairs(noisy, mistak
 
 def test_learned_strengths_are_judged_by_the_share_of_pairs_in_the_right_order(noisy):
     _, task, (network,), method = load_folder(noisy[3])
-    wrong = task.train.targets != task.train.clean_targets
-    found = noise_separation(noisy[3])
-    for name, value in meta_learning._numbers(task, network, method).items():
-        assert found[name] == pytest.approx(pairs(value, wrong), abs=1e-9), name
+    split, every, found = task.train, torch.arange(len(task.train)), noise_separation(noisy[3])
+    with torch.no_grad():
+        logits, features = (output := network.eval()(split.batch(every).inputs)).logits, output.features
+        described = method.eval().describe(logits, features, split.targets, network.head_weight, every)
+        learned = method.strength_network(described, split.targets)
+    wrong = split.targets != split.clean_targets
+    losses = torch.nn.functional.cross_entropy(logits, split.targets, reduction="none")
+    assert found["low_learned_strength"] == pytest.approx(pairs(-learned, wrong), abs=1e-4)
+    assert found["loss"] == pytest.approx(pairs(losses, wrong), abs=1e-4)
     assert found["seed"] == 0
 
 
 def test_the_commands_write_a_row_for_each_group_and_each_run(coloured, strengths, noisy, mistakes, tmp_path, capsys):
-    run_strengths(StrengthArguments((coloured,), out=tmp_path / "strengths.csv"))
+    run_strengths(FinishedRuns((coloured,), out=tmp_path / "strengths.csv"))
     assert [row["auroc"] for row in read_table(tmp_path / "strengths.csv")] == [str(row["auroc"]) for row in strengths]
-    run_mistakes(MistakesArguments(tuple(noisy[:1]), tmp_path / "mistakes.csv"))
+    run_mistakes(FinishedRuns(tuple(noisy[:1]), tmp_path / "mistakes.csv"))
     (row,) = read_table(tmp_path / "mistakes.csv")
     assert (row["held_out"], float(row["loss"])) == ("", mistakes["cross_entropy"]["loss"])
     assert f"|  |  | {mistakes['cross_entropy']['loss']:.3f} (1) |" in capsys.readouterr().out
@@ -154,7 +157,7 @@ def test_the_commands_write_a_row_for_each_group_and_each_run(coloured, strength
         (lambda run: measure_mistakes([run]), "digits_lt", "icda", "digits_lt, which does not know its wrong labels"),
         (noise_separation, "digits_lt", "meta_icda", "is not a Meta-ICDA run on a task with known label noise"),
         (noise_separation, "digits_flip_noise", "icda", "is not a Meta-ICDA run on a task with known label noise"),
-        (lambda run: run_strengths(StrengthArguments(())), "digits_lt", "icda", "folders of finished runs"),
+        (lambda run: run_strengths(FinishedRuns(())), "digits_lt", "icda", "folders of finished runs"),
     ],
 )
 def test_runs_that_do_not_know_what_is_asked_are_refused(ask, task, method, message, folder):

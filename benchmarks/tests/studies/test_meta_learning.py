@@ -7,7 +7,8 @@ from icda.data import create_task
 from icda_bench.ledger import read_ledger
 from icda_bench.rows import read_table
 from icda_bench.studies import meta_learning
-from icda_bench.studies.meta_learning import METHODS, TASKS, Arguments, noise_separation
+from icda_bench.studies.finished_runs import noise_separation
+from icda_bench.studies.meta_learning import METHODS, TASKS, Arguments
 
 
 def test_the_command_runs_every_method_on_every_task_and_writes_both_files(tmp_path, monkeypatch):

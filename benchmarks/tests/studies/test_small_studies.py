@@ -12,7 +12,7 @@ from icda.training import TrainConfig, train
 from icda.training.run import load_folder, load_task
 from icda_bench.markdown import numbers
 from icda_bench.rows import read_table
-from icda_bench.studies import noisy_digits, robust_verdicts, stability
+from icda_bench.studies import finished_runs, noisy_digits, robust_verdicts, stability
 
 RECIPE = {"model": "mlp", "epochs": 2}
 
@@ -86,8 +86,8 @@ def test_strengths_that_know_both_kinds_separate_both(tmp_path, monkeypatch):
     colours = task.train.groups % 2  # groups are class x colour
     clean = task.train.clean_targets
     known = torch.where(task.train.targets != clean, -1.0, (colours != clean).float())
-    monkeypatch.setattr(noisy_digits, "sample_strengths", lambda method, seen: Strength(seen.logits, known))
-    assert noisy_digits.separations(tmp_path) == dict.fromkeys(noisy_digits.AREAS, 1.0)
+    monkeypatch.setattr(finished_runs, "sample_strengths", lambda method, seen: Strength(seen.logits, known))
+    assert finished_runs.separations(tmp_path) == dict.fromkeys(noisy_digits.AREAS, 1.0)
 
 
 def stability_row(seed, clip="default", **changed):

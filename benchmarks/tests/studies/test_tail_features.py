@@ -102,7 +102,7 @@ def made_up(root, seed, cache):
             (2 * np.eye(3)[targets] + generator.normal(size=(len(targets), 3))).astype(np.float32), targets
         )
 
-    return TailSet("cifar10_lt_100", part(150, 50, 10), part(20, 20, 20), part(40, 40, 40))
+    return TailSet(part(150, 50, 10), part(20, 20, 20), part(40, 40, 40))
 
 
 def test_rows_are_written_one_by_one_and_never_twice(tmp_path, monkeypatch):

@@ -3,26 +3,25 @@
 from typing import Any
 
 import pytest
+from benchmarks.tests.suites.ledgers import ledger_row as blank_row
 from benchmarks.tests.suites.ledgers import made_cell as cell
 from rich.console import Console
 
+from icda_bench.ledger import cell_columns
 from icda_bench.suites.plan import CostEstimate, in_ledger, plan_lines
 from icda_bench.suites.runner import run_suite
-from icda_bench.suites.suite import Column, Place, Suite, SuiteRow, Tier
+from icda_bench.suites.suite import Column, Place, Suite, SuiteRow
 
 
 def suite(cell_seconds=None):
-    columns = (Column("a", "A", {"smoke": Place("digits_lt")}),)
+    columns = (Column("a", "A", {"smoke": Place("digits_lt", cell_seconds=cell_seconds)}),)
     rows = (SuiteRow("cross_entropy", "CE", "cross_entropy"),)
-    return Suite("some", "a table", columns, rows, {"smoke": Tier({}, cell_seconds=cell_seconds)}, "cross_entropy")
+    return Suite("some", "a table", columns, rows, ("smoke",), "cross_entropy")
 
 
 def ledger_row(chosen, seconds=1.0):
-    config = chosen.config
-    return {
-        **{"task": config.task, "model": config.model or "", "method": config.method, "tier": chosen.tier},
-        **{"epochs": str(config.epochs), "seconds": str(seconds), "config_hash": config.hash()},
-    }
+    told = {"tier": chosen.tier, "seconds": seconds, "config_hash": chosen.config.hash()}
+    return blank_row(**cell_columns(chosen.config), **told)
 
 
 def test_a_cell_is_in_the_ledger_only_with_the_same_settings_seed_and_tier(tmp_path):

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from icda.methods.base import MissingNeedError
 from icda.registry import UnknownNameError
-from icda.training.grid import CellOutcome, run_cell
+from icda.training.grid import CellOutcome, run_cell, run_cells
 from icda_bench.ledger import read_ledger
 from icda_bench.suites import runner
-from icda_bench.suites.runner import check_cells, run_on_ray, run_suite
+from icda_bench.suites.runner import check_cells, run_suite
 
 QUIET = Console(quiet=True)
 
@@ -28,8 +28,8 @@ def test_a_row_stands_in_the_ledger_as_soon_as_its_cell_is_finished(tmp_path, mo
     ledger, seen = tmp_path / "results" / "some.csv", []
     original = runner.run_cells
 
-    def watched(*given: Any) -> Any:
-        for numbered in original(*given):
+    def watched(*given: Any, **settings: Any) -> Any:
+        for numbered in original(*given, **settings):
             yield numbered
             seen.append(seeds_in(ledger))
 
@@ -45,7 +45,9 @@ def test_a_row_stands_in_the_ledger_as_soon_as_its_cell_is_finished(tmp_path, mo
 def test_failed_cells_are_reported_with_their_reason_and_leave_no_row(tmp_path, monkeypatch):
     chosen = [cell(tmp_path), cell(tmp_path, "icda")]
     monkeypatch.setattr(
-        runner, "run_cells", lambda *_: iter([(1, CellOutcome(None, "it rained")), (0, run_cell(chosen[0].config))])
+        runner,
+        "run_cells",
+        lambda *_, **__: iter([(1, CellOutcome(None, "it rained")), (0, run_cell(chosen[0].config))]),
     )
     console = Console(record=True, width=200, file=io.StringIO())
     _, failures = run_suite(chosen, console, ledger=tmp_path / "some.csv")
@@ -90,7 +92,7 @@ def test_cells_run_on_ray(tmp_path):
     config = cell(tmp_path, epochs=2).config
     bad = replace(config, method="icda", options={"lambda0": -1.0}, out=config.out + "bad")
     good = [replace(config, seed=seed, out=f"{tmp_path}/ray{{seed}}") for seed in range(2)]
-    outcomes = dict(run_on_ray([*good, bad], 1))
+    outcomes = dict(run_cells([*good, bad], 1, where="ray"))
     assert not ray.is_initialized()
     assert "InputError" in outcomes[2].failure
     torch.set_num_threads(1)

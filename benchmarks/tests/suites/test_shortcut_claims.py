@@ -7,7 +7,7 @@ import pytest
 
 from icda_bench import tables
 from icda_bench.suites.suite import cell_config, load_suite
-from icda_bench.suites.suite_table import measured_points, suite_rows
+from icda_bench.suites.suite_table import ColumnRuns, suite_rows
 
 SUITE = load_suite("table6")
 COLUMNS = {"cmnist": 69, "waterbirds_64px": 46, "waterbirds": 84, "digits_coloured": 76}
@@ -16,7 +16,7 @@ UNTOLD = [row for row in SUITE.rows if row.title.endswith("no groups")]
 
 def points(column, row):
     rows = suite_rows("table6", tables.RESULTS)
-    return measured_points(SUITE, SUITE.column(f"{column}_worst"), SUITE.row(row), "cpu", rows)
+    return ColumnRuns(SUITE, SUITE.column(f"{column}_worst"), "cpu", rows).points(SUITE.row(row))
 
 
 def mean(column, row):

@@ -6,6 +6,7 @@ from PIL import Image
 
 from icda_bench.suites.suite import load_suite
 from icda_bench.suites.suite_figure import curve_points, draw_suite
+from icda_bench.suites.suite_table import ColumnRuns
 
 pytest.importorskip("matplotlib")
 
@@ -28,9 +29,10 @@ def test_a_figure_is_drawn_and_not_empty(name, keys, tmp_path):
 def test_a_curve_goes_through_the_default_and_leaves_out_the_other_option():
     suite = load_suite("sensitivity")
     given = rows("sensitivity", ["lambda0_1", "icda", "beta_0.5", "lambda0_0.1"])
-    points = curve_points(suite, suite.columns[0], "cpu", given, "lambda0")
+    runs = ColumnRuns(suite, suite.columns[0], "cpu", given)
+    points = curve_points(runs, "lambda0")
     assert points == [(value, (40.0, 50.0)) for value in (0.1, 0.5, 1.0)]
-    assert [value for value, _ in curve_points(suite, suite.columns[0], "cpu", given, "beta")] == [0.1, 0.5]
+    assert [value for value, _ in curve_points(runs, "beta")] == [0.1, 0.5]
 
 
 def test_nothing_measured_is_an_error_and_not_an_empty_picture(tmp_path):

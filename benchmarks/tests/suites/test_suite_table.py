@@ -11,14 +11,7 @@ from icda.results.ledger import options_text, write_ledger
 from icda_bench import tables
 from icda_bench.ledger import read_ledger
 from icda_bench.suites.suite import SUITES, cell_config, load_suite
-from icda_bench.suites.suite_table import (
-    column_lines,
-    measured_points,
-    overview_table,
-    suite_rows,
-    suite_table,
-    tier_shown,
-)
+from icda_bench.suites.suite_table import ColumnRuns, best_tier, overview_table, suite_rows, suite_table
 
 
 @pytest.mark.parametrize("name", [*SUITES, "table3"])
@@ -63,19 +56,19 @@ def test_rows_of_another_recipe_task_or_tier_are_not_this_cells():
     suite = load_suite("table2")
     column, row = suite.columns[0], suite.row("icda")
     right = rows_for(suite, "icda", "cpu", [0.5])
-    assert measured_points(suite, column, row, "cpu", right) == (50.0,)
+    assert ColumnRuns(suite, column, "cpu", right).points(row) == (50.0,)
     for change in ({"tier": "smoke"}, {"epochs": "7"}, {"task": "digits"}, {"model": "mlp"}, {"precision": "bf16"}):
         wrong = [{**line, **change} for line in right]
-        assert measured_points(suite, column, row, "cpu", wrong) == ()
+        assert ColumnRuns(suite, column, "cpu", wrong).points(row) == ()
 
 
 def test_the_papers_tier_is_shown_before_ours_and_smoke_never():
     suite = load_suite("ablation")
     column = suite.columns[1]
     smoke, cpu, paper = (rows_for(suite, "icda", tier, [0.5], column=1) for tier in ("smoke", "cpu", "paper"))
-    assert tier_shown(suite, column, smoke) is None
-    assert tier_shown(suite, column, smoke + cpu) == "cpu"
-    assert tier_shown(suite, column, cpu + paper) == "paper"
+    assert best_tier(suite, column, smoke) is None
+    assert best_tier(suite, column, smoke + cpu).tier == "cpu"
+    assert best_tier(suite, column, cpu + paper).tier == "paper"
 
 
 def test_long_runs_stand_in_a_table_of_their_own_beside_the_usual_one():
@@ -122,7 +115,7 @@ def test_an_overview_has_a_column_for_each_table_and_a_line_for_each_method_that
 
 def test_a_setting_that_a_column_leaves_out_has_no_line_there():
     suite = load_suite("ablation")
-    standard, long_tail = (column_lines(suite, column, "cpu", []) for column in suite.columns)
+    standard, long_tail = (ColumnRuns(suite, column, "cpu", []).lines() for column in suite.columns)
     assert [line.row.key for line in standard] == ["icda", "setting_1", "setting_3"]
     assert [line.row.key for line in long_tail] == ["icda", "setting_1", "setting_2", "setting_3"]
 
@@ -186,10 +179,10 @@ def test_two_columns_show_two_figures_of_the_same_runs_and_no_group_labels_make_
     rows = rows_for(suite, "uw", "cpu", [0.66, 0.68], number) + rows_for(suite, "icda", "cpu", [0.60], number)
     for row in rows:
         row["train_weighted_accuracy"] = "0.7"
-    assert measured_points(suite, worst, suite.row("uw"), "cpu", rows) == pytest.approx((66.0, 68.0))
-    assert measured_points(suite, average, suite.row("uw"), "cpu", rows) == pytest.approx((70.0, 70.0))
-    assert measured_points(suite, worst, suite.row("icda"), "cpu", rows) == pytest.approx((60.0,))
-    assert measured_points(suite, worst, suite.row("told_icda"), "cpu", rows) == ()  # told groups: not run
+    assert ColumnRuns(suite, worst, "cpu", rows).points(suite.row("uw")) == pytest.approx((66.0, 68.0))
+    assert ColumnRuns(suite, average, "cpu", rows).points(suite.row("uw")) == pytest.approx((70.0, 70.0))
+    assert ColumnRuns(suite, worst, "cpu", rows).points(suite.row("icda")) == pytest.approx((60.0,))
+    assert ColumnRuns(suite, worst, "cpu", rows).points(suite.row("told_icda")) == ()  # told groups: not run
     assert suite.paper_points(suite.row("icda"), worst) == 75.3
     extra = suite.column("waterbirds_64px_worst")
     assert suite.paper_points(suite.row("icda"), extra) == 90.7  # the paper's Waterbirds stands beside it
@@ -219,12 +212,12 @@ def test_the_worst_group_is_pooled_over_the_folds_and_has_its_interval():
     average, worst = suite.column("celeba_avg"), suite.column("celeba_worst")
     uw = ["90/100 90/100 9/10 2/2", "90/100 90/100 9/10 0/2", "90/100 90/100 9/10 1/2", "80/100 90/100 9/10 1/2"]
     rows = fold_rows(suite, "uw", [*uw, "80/100 90/100 9/10 1/2"])
-    assert measured_points(suite, worst, suite.row("uw"), "cpu", rows) == (50.0,)  # 5 of 10
+    assert ColumnRuns(suite, worst, "cpu", rows).points(suite.row("uw")) == (50.0,)  # 5 of 10
     rows[0]["groups"] = "90/100 90/100 9/10 2/4"  # now 5 of 12, whatever the folds' own worst groups are
-    assert measured_points(suite, worst, suite.row("uw"), "cpu", rows) == pytest.approx((100 * 5 / 12,))
-    assert measured_points(suite, average, suite.row("uw"), "cpu", rows) == pytest.approx((93.0,))
+    assert ColumnRuns(suite, worst, "cpu", rows).points(suite.row("uw")) == pytest.approx((100 * 5 / 12,))
+    assert ColumnRuns(suite, average, "cpu", rows).points(suite.row("uw")) == pytest.approx((93.0,))
     rows += fold_rows(suite, "icda", ["90/100 90/100 9/10 2/2"] * 4)  # a fold is missing
-    assert measured_points(suite, worst, suite.row("icda"), "cpu", rows) == ()
+    assert ColumnRuns(suite, worst, "cpu", rows).points(suite.row("icda")) == ()
     rows += fold_rows(suite, "group_dro", ["90/100 90/100 8/10 2/2"] * 5)
     text = suite_table(suite, rows)
     assert "| UW | 83.30 | 41.7 (1) [19.3, 68.0] | reference |" in text  # Wilson's interval of 5 of 12

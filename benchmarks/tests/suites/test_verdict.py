@@ -2,18 +2,24 @@
 
 import pytest
 
-from icda_bench.suites.verdict import Entry, judge, pooled_deviation
+from icda_bench.suites.suite import SuiteRow
+from icda_bench.suites.verdict import Line, judge, pooled_deviation
 
-CE = Entry("ce", "CE", 70.0, (50.0, 51.0, 52.0))  # deviation 1 over 3 seeds: noise of a difference of means is 1.63
+
+def entry(key, title, paper, values=(), **row):
+    return Line(SuiteRow(key, title, **row), paper, values)
+
+
+CE = entry("ce", "CE", 70.0, (50.0, 51.0, 52.0))  # deviation 1 over 3 seeds: noise of a difference of means is 1.63
 
 
 def verdict(*others, key="x", paper_tier=False, reference=CE):
-    found = judge([reference, *others], reference.key, at_paper_tier=paper_tier)[key]
-    return found.status, found.detail
+    judged = judge([reference, *others], reference.row.key, at_paper_tier=paper_tier)
+    return next((line.verdict.status, line.verdict.detail) for line in judged if line.row.key == key)
 
 
 def row(paper, *values, **more):
-    return Entry("x", "X", paper, values, **more)
+    return entry("x", "X", paper, values, **more)
 
 
 def test_a_row_nobody_ran_is_not_run_here():
@@ -63,28 +69,28 @@ def test_a_single_seed_borrows_the_deviation_of_the_others():
 
 def test_our_own_methods_must_beat_the_best_rival_of_their_group_too():
     own = row(90.0, 60.0, 60.0, 60.0, own=True)
-    weak, strong = Entry("la", "LA", 85.0, (55.0,) * 3), Entry("la", "LA", 85.0, (61.0,) * 3)
+    weak, strong = entry("la", "LA", 85.0, (55.0,) * 3), entry("la", "LA", 85.0, (61.0,) * 3)
     assert verdict(own, weak)[0] == "trend holds"
     assert verdict(own, strong) == ("does not hold", "+9.0 to CE (noise 0.9), -1.0 to LA (noise 0.9)")
-    elsewhere = Entry("mwn", "MWN", 85.0, (61.0,) * 3, group="metadata")
+    elsewhere = entry("mwn", "MWN", 85.0, (61.0,) * 3, metadata=True)
     assert verdict(own, weak, elsewhere)[0] == "trend holds"
 
 
 def test_where_the_paper_gives_only_an_order_the_order_is_judged():
-    whole = Entry("icda", "ICDA", None, (60.0,) * 3)
-    part = Entry("x", "I", None, (55.0,) * 3, below="icda")
+    whole = entry("icda", "ICDA", None, (60.0,) * 3)
+    part = entry("x", "I", None, (55.0,) * 3, below="icda")
     assert verdict(part, reference=whole) == ("trend holds", "-5.0 to ICDA (noise 0.0)")
-    assert verdict(Entry("x", "I", None, (60.0,) * 3, below="icda"), reference=whole)[0] == "does not hold"
+    assert verdict(entry("x", "I", None, (60.0,) * 3, below="icda"), reference=whole)[0] == "does not hold"
     assert verdict(whole, key="icda", reference=whole)[0] == "reference"
 
 
 def test_without_figures_there_is_nothing_to_judge():
     assert verdict(row(None, 60.0)) == ("no figure in the paper", "")
-    assert verdict(row(80.0, 60.0), reference=Entry("ce", "CE", None))[0] == "no figure in the paper"
+    assert verdict(row(80.0, 60.0), reference=entry("ce", "CE", None))[0] == "no figure in the paper"
 
 
 def test_without_the_reference_a_row_with_a_figure_says_so():
-    absent = Entry("ce", "CE", 70.0)
+    absent = entry("ce", "CE", 70.0)
     assert verdict(row(80.0, 60.0), reference=absent) == ("reference not run", "")
     assert verdict(row(None, 60.0), reference=absent) == ("no figure in the paper", "")
     assert verdict(row(80.0), reference=absent) == ("not run here", "")
@@ -93,31 +99,31 @@ def test_without_the_reference_a_row_with_a_figure_says_so():
 
 
 def test_without_the_reference_our_own_method_does_not_hold_by_its_rivals_alone():
-    own, rival = row(90.0, 60.0, 60.0, own=True), Entry("la", "LA", 85.0, (54.0, 56.0))  # pooled 1 over 2 seeds each
-    assert verdict(own, rival, reference=Entry("ce", "CE", 70.0)) == ("reference not run", "+5.0 to LA (noise 2.0)")
+    own, rival = row(90.0, 60.0, 60.0, own=True), entry("la", "LA", 85.0, (54.0, 56.0))  # pooled 1 over 2 seeds each
+    assert verdict(own, rival, reference=entry("ce", "CE", 70.0)) == ("reference not run", "+5.0 to LA (noise 2.0)")
 
 
 def test_without_the_row_it_is_said_to_be_below_there_is_no_trend():
-    part = Entry("x", "I", None, (55.0,) * 3, below="icda")
-    assert verdict(part, reference=Entry("icda", "ICDA", None)) == ("reference not run", "")
+    part = entry("x", "I", None, (55.0,) * 3, below="icda")
+    assert verdict(part, reference=entry("icda", "ICDA", None)) == ("reference not run", "")
 
 
 def test_the_pooled_deviation_weighs_rows_by_their_seeds():
-    two, three = Entry("a", "A", None, (1.0, 3.0)), Entry("b", "B", None, (0.0, 3.0, 6.0))
-    assert pooled_deviation([two, three, Entry("c", "C", None, (9.0,))]) == pytest.approx(((2 + 18) / 3) ** 0.5)
-    assert pooled_deviation([Entry("c", "C", None, (9.0,))]) == 1.0
+    two, three = entry("a", "A", None, (1.0, 3.0)), entry("b", "B", None, (0.0, 3.0, 6.0))
+    assert pooled_deviation([two, three, entry("c", "C", None, (9.0,))]) == pytest.approx(((2 + 18) / 3) ** 0.5)
+    assert pooled_deviation([entry("c", "C", None, (9.0,))]) == 1.0
 
 
 def test_rows_without_a_figure_in_the_paper_do_not_blur_those_with_one():
-    diverging = Entry("irm_domains", "IRM", None, (50.0, 64.0, 78.0))
+    diverging = entry("irm_domains", "IRM", None, (50.0, 64.0, 78.0))
     assert pooled_deviation([CE, diverging]) == pytest.approx(1.0)
     assert verdict(row(80.0, 54.0, 55.0, 56.0), diverging) == ("trend holds", "+4.0 to CE (noise 1.6)")
 
 
 def test_rows_without_a_figure_count_where_no_row_with_one_has_two_seeds():
-    own = Entry("a", "A", None, (1.0, 3.0))
-    assert pooled_deviation([own, Entry("b", "B", 70.0, (9.0,))]) == pytest.approx(2**0.5)
-    assert pooled_deviation([own, Entry("b", "B", 70.0)]) == pytest.approx(2**0.5)
+    own = entry("a", "A", None, (1.0, 3.0))
+    assert pooled_deviation([own, entry("b", "B", 70.0, (9.0,))]) == pytest.approx(2**0.5)
+    assert pooled_deviation([own, entry("b", "B", 70.0)]) == pytest.approx(2**0.5)
 
 
 # With deviation s over 3 seeds each, the noise of a difference is 2 s sqrt(2 / 3) = 1.63 s.
@@ -131,15 +137,15 @@ def test_rows_without_a_figure_count_where_no_row_with_one_has_two_seeds():
     ],
 )
 def test_a_tie_does_not_hold_for_want_of_power(spread, mean, status):
-    reference = Entry("ce", "CE", 70.0, (51.0 - spread, 51.0, 51.0 + spread))
+    reference = entry("ce", "CE", 70.0, (51.0 - spread, 51.0, 51.0 + spread))
     assert verdict(row(70.2, mean - spread, mean, mean + spread), reference=reference)[0] == status
 
 
 def test_a_comparison_too_noisy_to_tell_shows_its_figures_and_yields_to_one_that_fails():
-    reference = Entry("ce", "CE", 70.0, (47.0, 51.0, 55.0))
+    reference = entry("ce", "CE", 70.0, (47.0, 51.0, 55.0))
     own = row(70.2, 48.0, 52.0, 56.0, own=True)
     assert verdict(own, reference=reference) == ("too noisy to tell", "+1.0 to CE (noise 6.5)")
     # The best rival is 0.2 points below ours in the paper, whoever it is here: a tie again.
-    far, near = (Entry("la", "LA", 60.0, (mean - 4, mean, mean + 4)) for mean in (62.0, 52.5))
+    far, near = (entry("la", "LA", 60.0, (mean - 4, mean, mean + 4)) for mean in (62.0, 52.5))
     assert verdict(own, far, reference=reference)[0] == "does not hold"
     assert verdict(own, near, reference=reference)[0] == "too noisy to tell"

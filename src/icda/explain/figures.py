@@ -17,9 +17,9 @@ from icda.explain.pictures import heat_overlay, pixels_of, require_pictures
 from icda.explain.plots import PictureCell, draw_grid, plot_margins, plot_variances, with_centre_box
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
-from icda.registry import did_you_mean
 from icda.results.files import replacing, replacing_text
 from icda.results.foreign_text import write_csv
+from icda.settings import check_names
 
 SUFFIXES = (".png", ".pdf", ".svg")
 SMALL_MARGIN = 1.0
@@ -57,8 +57,7 @@ def make_figure(
 ) -> list[Path]:
     """Draw a figure of runs of one task as .png, .pdf or .svg; returns the files written, the picture first."""
     out = Path(out)
-    if name not in FIGURES:
-        raise InputError(f"unknown figure {name!r}: {did_you_mean(name, FIGURES)}Known: {', '.join(FIGURES)}.")
+    check_names([name], FIGURES, "icda", "figure")
     check_suffix(out)
     first = runs[0].task
     for run in runs[1:]:

@@ -27,18 +27,19 @@ def look(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number % len(STYLES)]}
 
 
-def _new_figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float, dpi: int = 110) -> Any:
+    """An empty figure of so many inches, which needs no screen."""
     require("matplotlib", "explain", "figures")
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained", dpi=110)
+    return Figure(figsize=(width, height), layout="constrained", dpi=dpi)
 
 
 def plot_margins(
     margins: Mapping[str, Tensor], distances: Mapping[str, Tensor], title: str
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Distributions of margins and of distances from the nearest boundary, and the bars' numbers."""
-    figure = _new_figure(10, 4.2)
+    figure = new_figure(10, 4.2)
     left, right = figure.subplots(1, 2)
     rows = _histogram(left, margins, "margin") + _histogram(right, distances, "distance")
     left.set(xlabel="margin  z_y − max z_c  (logits)", ylabel="share of samples", title="Margins")
@@ -74,7 +75,7 @@ def plot_variances(figures: Mapping[str, Mapping[str, Any]], title: str) -> tupl
     has.
     """
     panels = [name for name in ("own", "unrelated") if any(variances[name] for variances in figures.values())]
-    figure = _new_figure(5.2 * len(panels), 4.2)
+    figure = new_figure(5.2 * len(panels), 4.2)
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     last = max(max(variances["epochs"]) for variances in figures.values())
     for axes, name in zip(grid, panels, strict=True):
@@ -135,7 +136,7 @@ class PictureCell:
 def draw_grid(rows: Sequence[tuple[str, Sequence[PictureCell | None]]], title: str, note: str = "") -> Any:
     """Named rows of cells as one figure; None leaves a place empty."""
     columns = max(len(cells) for _, cells in rows)
-    figure = _new_figure(CELL * columns + 1.0, (CELL + 0.28) * len(rows) + 0.7)
+    figure = new_figure(CELL * columns + 1.0, (CELL + 0.28) * len(rows) + 0.7)
     grid = figure.subplots(len(rows), columns, squeeze=False)
     for axes, (name, cells) in zip(grid, rows, strict=True):
         for place, (axis, cell) in enumerate(zip(axes, [*cells, *[None] * (columns - len(cells))], strict=True)):

@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from icda.data.task import Task
-from icda.errors import InputError
 from icda.explain import margins as measures
 from icda.explain.counterfactual import TiedSamples
 from icda.explain.grad_cam import grad_cam
 from icda.explain.pictures import data_uri, has_pictures, heat_overlay, pixels_of, require_pictures, show_samples
 from icda.methods.base import Method
 from icda.models.base import FeatureClassifier
-from icda.registry import did_you_mean
+from icda.settings import check_names
 
 PARTS = ("margins", "strengths", "variances", "tied", "gradcam", "counterfactuals")
 CHEAP_PARTS = ("margins", "strengths", "tied")
@@ -50,10 +49,8 @@ def explain_run(
     >>> sorted(found), len(found["tied"]), found["tied"][0]["picture"][:15]
     (['margins', 'split', 'strengths', 'tied'], 3, 'data:image/png;')
     """
+    check_names(parts, PARTS, "an explanation", "part")
     for part in parts:
-        if part not in PARTS:
-            hint = did_you_mean(part, PARTS)
-            raise InputError(f"unknown part {part!r} of an explanation: {hint}Known: {', '.join(PARTS)}.")
         if part in PICTURE_PARTS:
             require_pictures(task, part)
     measures.named_split(task, split)

@@ -8,13 +8,13 @@ from icda.data.generators import generator_for
 from icda.losses.head import head_parameters
 from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, Stage, checked
 from icda.methods.crt import two_stages
-from icda.methods.per_sample import PerSample, label_probability, over_training_set, rows
+from icda.methods.per_sample import Keeps, label_probability, over_training_set, rows
 from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_reduce
 
 
 @METHODS.register("afr")
-class AFR(PerSample, Method):
+class AFR(Keeps, Method):
     """Train the network, then its head alone on held-out samples, those with a badly predicted label more often.
 
     `held_share` of the training samples, by a coin, are not learned from in the first stage, so that p_y is not what the
@@ -24,7 +24,7 @@ class AFR(PerSample, Method):
     Reference: Qiu et al., "Simple and fast group robustness by automatic feature reweighting", ICML 2023.
     """
 
-    per_sample = ("weights",)
+    saved = ("weights",)
     held: Tensor
     weights: Tensor
     first_weight: Tensor

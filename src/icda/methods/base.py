@@ -138,7 +138,7 @@ class StepResult(NamedTuple):
 
     loss: Tensor
     logits: Tensor | None
-    extra: dict[str, float] = {}  # noqa: RUF012 - a NamedTuple default, never written to
+    extra: Mapping[str, float] = {}
 
 
 class Method(nn.Module):
@@ -156,6 +156,7 @@ class Method(nn.Module):
     augment_images: Callable[[Tensor, torch.Generator], Tensor] | None = None
     # The loss that a method trains with, where it is one of ours: `icda explain` reads its margins and strengths.
     criterion: AdjustedLoss | None
+    step_figures: Mapping[str, float] = {}  # what `loss` found in a step; the log has the mean over an epoch
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +175,7 @@ class Method(nn.Module):
         output = context.network(batch.inputs)
         loss = (context.stage.loss or self.loss)(output, batch, context)
         context.apply(loss)
-        return StepResult(loss.detach(), output.logits.detach())
+        return StepResult(loss.detach(), output.logits.detach(), self.step_figures)
 
     def predict(self, models: Sequence[FeatureClassifier], inputs: Inputs) -> Tensor:
         """Logits at test time."""

@@ -1,6 +1,5 @@
 """What methods share that first ask cross-fitted networks what the shortcut says, and then train with the answer."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,8 +14,9 @@ from icda.cross_fit import HeldOut, HeldOutNetworks, averaged
 from icda.cross_fit.refined_labels import RefinedLabels, refine_labels
 from icda.errors import InputError
 from icda.methods.base import Batch, Context, Inputs, Method, Sampling, Setup, Stage, StepResult
-from icda.methods.per_sample import PerSample, write_rows
+from icda.methods.per_sample import Keeps, write_rows
 from icda.models.base import FeatureClassifier, evaluating
+from icda.signature import full_signature
 
 SAME_LOGITS = 1e-2  # share of the largest logit by which another machine's arithmetic may differ
 Repeats: TypeAlias = Annotated[int, Interval(ge=1, le=100)]
@@ -24,10 +24,11 @@ CrossFitEpochs: TypeAlias = Annotated[float, Interval(gt=0, le=10)]  # a share o
 Step: TypeAlias = Callable[[Batch, Context], StepResult]
 End: TypeAlias = Callable[[HeldOut], None]
 FORWARD = 1 / 3  # of a training step: a backward pass costs about two forward passes
+NOTED = ("given", "latest", "average", "kept")  # rows that `BestEpoch` notes while networks train; empty after
 NEW = 0.5  # what the present epoch counts in the running mean of held-out answers
 
 
-class CrossFittedMethod(Method):
+class CrossFittedMethod(Keeps, Method):
     """Two stages: `folds` networks, each blind to a part of the samples, then the network that is kept.
 
     The first network of the run is the one that is kept; it waits while the others train, for `cross_fit_epochs` of the
@@ -71,10 +72,7 @@ class CrossFittedMethod(Method):
     def cost_note(cls, epochs: int, options: Mapping[str, Any]) -> str:
         if options.get("reuse"):
             return f"Takes the cross-fitted networks of {options['reuse']}: the cost is that of plain training."
-        signatures = (
-            inspect.signature(vars(base)["__init__"]).parameters for base in cls.__mro__ if "__init__" in vars(base)
-        )
-        default = next(known["cross_fit_epochs"].default for known in signatures if "cross_fit_epochs" in known)
+        default = full_signature(cls).parameters["cross_fit_epochs"].default
         first = first_stage_epochs(float(options.get("cross_fit_epochs", default)), epochs)
         repeats = int(options.get("repeats", 1))
         ratio = 1 + repeats * pass_cost(cls.folds, first / epochs)
@@ -207,22 +205,24 @@ class CrossFittedMethod(Method):
 
     def get_extra_state(self) -> dict[str, Any]:
         state = {"evidence": self.evidence, "so_far": self._so_far}
-        return {name: None if value is None else value._asdict() for name, value in state.items()}
+        said = {name: None if value is None else value._asdict() for name, value in state.items()}
+        return {**super().get_extra_state(), **said}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
+        super().set_extra_state(state)
         if state["evidence"] is not None:
             self.keep_evidence(HeldOut(**state["evidence"]))
         so_far = state.get("so_far")  # a checkpoint from before there were repeats has none
         self._so_far = None if so_far is None else HeldOut(**so_far)
 
 
-class BestEpoch(PerSample, CrossFittedMethod):
+class BestEpoch(CrossFittedMethod):
     """Notes the running mean of held-out answers, and keeps that of the epoch that agrees most with the given labels.
 
     Right labels can be predicted, wrong ones cannot: this stops before the networks harm, and reads nothing clean.
     """
 
-    per_sample = ("given", "latest", "average", "kept")  # noted while the networks train, empty after
+    saved = (*NOTED, "agreement")
     given: Tensor  # (N,) labels
     latest: Tensor  # (N, C) held-out probabilities of this epoch
     average: Tensor  # (N, C) running mean over epochs
@@ -232,9 +232,9 @@ class BestEpoch(PerSample, CrossFittedMethod):
 
     def __init__(self, setup: Setup, **options: Any) -> None:
         super().__init__(setup, **options)
-        self.best_agreement = 0.0  # of the kept answers with the given labels
+        self.agreement = 0.0  # of the kept answers with the given labels
         shape = (setup.num_samples, setup.num_classes)
-        for name in self.per_sample[1:]:
+        for name in NOTED[1:]:
             self.keep(name, torch.zeros(shape))
         self.keep("given", torch.zeros(shape[0], dtype=torch.long))
         for name in ("soft_labels", "log_prior"):
@@ -253,15 +253,15 @@ class BestEpoch(PerSample, CrossFittedMethod):
             return
         self.average = self.latest.clone() if context.epoch == 0 else torch.lerp(self.average, self.latest, NEW)
         agreement = float((self.average.argmax(1) == self.given).double().mean())
-        if agreement > self.best_agreement:
-            self.best_agreement, self.kept = agreement, self.average.clone()
+        if agreement > self.agreement:
+            self.agreement, self.kept = agreement, self.average.clone()
         self.found = {"held_out_agreement": agreement}
 
     def take_best(self) -> tuple[Tensor, Tensor]:
         """Logarithms (N, C) of the kept answers and the given labels (N,), on the CPU; what was noted is let go."""
         floor = torch.finfo(self.kept.dtype).tiny
         best = self.kept.clamp(min=floor).log().cpu(), self.given.cpu()
-        for name in self.per_sample:
+        for name in NOTED:
             setattr(self, name, getattr(self, name)[:0])
         return best
 
@@ -274,15 +274,6 @@ class BestEpoch(PerSample, CrossFittedMethod):
         self.log_prior = shares.log().to(self.log_prior).expand_as(self.soft_labels)
         self.found |= {"wrong_labels": refined.wrong, "relabelled": float(moved.double().mean())}
         return refined
-
-    def get_extra_state(self) -> dict[str, Any]:
-        evidence = CrossFittedMethod.get_extra_state(self)
-        return {**evidence, **super().get_extra_state(), "agreement": self.best_agreement}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        super().set_extra_state(state)
-        self.best_agreement = state["agreement"]
-        CrossFittedMethod.set_extra_state(self, state)
 
 
 def pass_cost(folds: int, share: float) -> float:

@@ -1,7 +1,7 @@
 """D2L: when features grow in dimension the network has begun to learn wrong labels; it then trusts itself more."""
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -12,6 +12,7 @@ from icda.data.generators import generator_for
 from icda.data.task import Batch, rows_of
 from icda.errors import InputError
 from icda.methods.base import METHODS, Context, Figures, Method, Setup, checked
+from icda.methods.per_sample import Keeps
 from icda.models.base import Output, evaluating
 from icda.ranges import PositiveInt, Share
 from icda.ranks import all_mean
@@ -34,7 +35,7 @@ def local_dimension(features: Tensor, neighbours: int) -> Tensor:
 
 
 @METHODS.register("d2l")
-class D2L(Method):
+class D2L(Keeps, Method):
     """Mix labels with predictions once the features' dimension rises, a sign that wrong labels are being learned.
 
     The labels are a y + (1 - a) argmax p, with a = 1 until the dimension turns upward: before each epoch e the local
@@ -45,6 +46,7 @@ class D2L(Method):
     Reference: Ma et al., "Dimensionality-driven learning with noisy labels", ICML 2018.
     """
 
+    saved = ("snapshot",)
     dimensions: Tensor
     alpha: Tensor
     turning_epoch: Tensor
@@ -137,9 +139,3 @@ class D2L(Method):
     def epoch_figures(self) -> Figures:
         known = self.dimensions[~self.dimensions.isnan()]
         return {"dimension": float(known[-1]), "label_trust": float(self.alpha)}
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"snapshot": self.snapshot}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.snapshot = dict(state["snapshot"])

@@ -72,15 +72,12 @@ class DomainPenalty(DomainMethod):
             parts = [DomainPart(*part) for part in zip(*cut, strict=True)]
             losses = torch.stack([part.loss for part in parts])
             penalties = self.penalties(parts, losses, context)
-        self._figures = {name: float(penalty.value.detach()) for name, penalty in penalties.items()}
+        self.step_figures = {name: float(penalty.value.detach()) for name, penalty in penalties.items()}
         loss = losses.mean()
         for weight, value in penalties.values():
             if weight:  # 0 times a value that overflowed would be NaN
                 loss = loss + weight * value
         return loss
-
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        return super().step(batch, context)._replace(extra=self._figures)
 
 
 class AnnealedPenalty(DomainPenalty):

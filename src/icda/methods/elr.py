@@ -5,14 +5,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
-from icda.methods.per_sample import PerSample, write_rows
+from icda.methods.per_sample import Keeps, write_rows
 from icda.ranges import NotNegative, ShareBelowOne
 
 LEAST = 1e-4  # probabilities are kept this far from 0 and 1, so that the logarithm stays finite
 
 
 @METHODS.register("elr", "early_learning_regularisation")
-class ELR(PerSample, Method):
+class ELR(Keeps, Method):
     """Cross entropy plus a term that keeps predictions near their own running mean, against memorised labels.
 
     The loss is CE + weight log(1 - <p_i, t_i>), with t_i <- momentum t_i + (1 - momentum) p_i at each visit, before the
@@ -22,7 +22,7 @@ class ELR(PerSample, Method):
     Reference: Liu et al., "Early-learning regularization prevents memorization of noisy labels", NeurIPS 2020.
     """
 
-    per_sample = ("means",)
+    saved = ("means",)
     means: Tensor  # (N, C)
 
     @checked

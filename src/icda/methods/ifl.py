@@ -14,16 +14,15 @@ from icda.losses import LOSSES
 from icda.losses.center_loss import squared_distances
 from icda.methods.base import METHODS, Batch, Context, Figures, Inputs, Output, Setup, StepResult, checked
 from icda.methods.create import LossMethod
-from icda.methods.per_sample import PerSample, label_probability, over_training_set
+from icda.methods.per_sample import Keeps, class_sums, label_probability, over_training_set
 from icda.ranges import NotNegative, Share
-from icda.ranks import all_reduce
 
 FLOOR = 1e-5  # of a sample's score: even the easiest can be drawn
 SMALLEST_CLASS = 5  # below it a fifth of a class is no sample
 
 
 @METHODS.register("ifl", "invariant_feature_learning")
-class IFL(PerSample, LossMethod):
+class IFL(Keeps, LossMethod):
     """Draw hard samples of each class more often, and pull features of hard and easy ones to one centre.
 
     Each step joins a uniform batch and one of the second environment: loss = logit adjustment (balanced softmax), or
@@ -35,7 +34,7 @@ class IFL(PerSample, LossMethod):
     Reference: Tang et al., "Invariant feature learning for generalized long-tailed classification", ECCV 2022.
     """
 
-    per_sample = ("weights",)
+    saved = ("weights",)
     centres: Tensor
     weights: Tensor
 
@@ -99,10 +98,7 @@ class IFL(PerSample, LossMethod):
     @torch.no_grad()
     def move_centres(self, features: Tensor, targets: Tensor) -> None:
         """c <- c - rate * d/dc mean_i |h_i - c_{y_i}|^2, over the samples of all ranks."""
-        sums = self.centres.new_zeros(len(self.centres), self.centres.shape[1] + 1)
-        rows = torch.cat([features, torch.ones_like(features[:, :1])], 1).to(sums)
-        all_reduce(sums.index_add_(0, targets, rows))
-        total, count = sums[:, :-1], sums[:, -1:]
+        total, count = class_sums(features, targets, self.centres)
         self.centres = self.centres - 2 * self.centre_rate * (count * self.centres - total) / count.sum()
 
     def epoch_figures(self) -> Figures:

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.errors import InputTypeError
 from icda.methods.base import Batch, Context, Method, Setup, StepResult, check_images, checked
-from icda.methods.meta_learning import OptimizerState, step_along
+from icda.methods.meta_learning import step_along
+from icda.methods.per_sample import Keeps
 from icda.models.conditional_gan import SIZES, ConditionalDiscriminator, ConditionalGenerator
 from icda.ranges import Positive, PositiveInt, Share, ShareAboveZero
 from icda.ranks import all_gather_rows, all_mean, rank
@@ -26,7 +27,7 @@ class Generated(NamedTuple):
     mixing: Tensor  # (N,), uniform in [0, 1): for a mixture with the real image in the same place
 
 
-class ImageGAN(OptimizerState, Method):
+class ImageGAN(Keeps, Method):
     """Cross entropy on the batch and on `share` as many generated images of known class; the GAN learns on the same data.
 
     Each step first trains the discriminator and the generator, by the losses that a subclass writes. From `start` of
@@ -34,7 +35,7 @@ class ImageGAN(OptimizerState, Method):
     (seed, iteration) alone; networks and optimisers are state. Images only, square, of 8, 16, 28, 32 or 64 pixels.
     """
 
-    kept_optimizers = (("generator", "generator_optimizer"), ("discriminator", "discriminator_optimizer"))
+    saved = ("generator_optimizer", "discriminator_optimizer")
     name: ClassVar[str]  # as registered; seeds all draws
     betas: ClassVar[tuple[float, float]] = (0.5, 0.999)  # of both Adams
     learns_labels_of_batch: ClassVar[bool] = (

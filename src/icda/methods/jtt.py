@@ -9,12 +9,12 @@ from torch import Tensor
 
 from icda.methods.base import METHODS, Context, Figures, Method, Sampling, Setup, Stage, checked
 from icda.methods.crt import two_stages
-from icda.methods.per_sample import PerSample, over_training_set
+from icda.methods.per_sample import Keeps, over_training_set
 from icda.ranges import OpenShare
 
 
 @METHODS.register("jtt")
-class JTT(PerSample, Method):
+class JTT(Keeps, Method):
     """Train once to find errors, then train a fresh network that sees these samples more often.
 
     When `first_stage` of the epochs are over, a pass in evaluation mode, without augmentation, finds the training
@@ -25,7 +25,7 @@ class JTT(PerSample, Method):
     Reference: Liu et al., "Just Train Twice", ICML 2021.
     """
 
-    per_sample = ("errors",)
+    saved = ("errors",)
     errors: Tensor
 
     @checked

@@ -5,14 +5,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Setup, checked
-from icda.methods.per_sample import PerSample, over_training_set, rows
+from icda.methods.per_sample import Keeps, over_training_set, rows
 from icda.ranges import Share
 
 ROUNDS, SAME, LEAST_VARIANCE = 100, 1e-6, 1e-4
 
 
 @METHODS.register("loss_mixture", "dynamic_bootstrapping")
-class LossMixture(PerSample, Method):
+class LossMixture(Keeps, Method):
     """Split losses into clean and noisy by a mixture model, and replace labels that look wrong by predictions.
 
     The loss is w CE(y) + (1 - w) CE(prediction), w the probability that a sample's loss is of the lower component. Until
@@ -24,7 +24,7 @@ class LossMixture(PerSample, Method):
     2020.
     """
 
-    per_sample = ("clean",)
+    saved = ("clean",)
     clean: Tensor  # (N,) probability that a label is right
 
     @checked

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from icda.data.generators import generator_for
 from icda.methods.base import METHODS, Batch, Context, Setup, StepResult, checked
-from icda.methods.meta_learning import OptimizerState, step_along
+from icda.methods.meta_learning import step_along
+from icda.methods.per_sample import Keeps
 from icda.methods.self_paced import SelfPaced
 from icda.ranges import NotNegative, OpenShare
 from icda.ranks import all_mean
@@ -45,7 +46,7 @@ class Mentor(nn.Module):
 
 
 @METHODS.register("mentornet", "mentornet_dd")
-class MentorNet(OptimizerState, SelfPaced):
+class MentorNet(Keeps, SelfPaced):
     """Weight samples by a mentor network that learns on metadata which labels to trust.
 
     The loss is mean_i v_i CE_i with v_i = sigmoid(mentor(loss, loss minus its moving percentile, epoch)). Each iteration
@@ -57,6 +58,7 @@ class MentorNet(OptimizerState, SelfPaced):
     """
 
     needs = frozenset({"metadata"})
+    saved = ("optimizer",)
 
     @checked
     def __init__(

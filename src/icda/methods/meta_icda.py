@@ -19,7 +19,7 @@ from icda.meta.strength_network import InputNorm, StrengthLog, StrengthNetwork, 
 from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
 from icda.methods.cross_fitted import read_earlier
 from icda.methods.meta_learning import MetaLearner, Outer, step_along
-from icda.methods.per_sample import PerSample, write_rows
+from icda.methods.per_sample import Keeps, write_rows
 from icda.ranges import NotNegative, PositiveInt, Share
 from icda.statistics import Moments
 
@@ -50,7 +50,7 @@ def held_out_figures(held_out: HeldOut) -> HeldOutFigures:
 
 
 @METHODS.register("meta_icda")
-class MetaICDAMethod(PerSample, MetaLearner):
+class MetaICDAMethod(Keeps, MetaLearner):
     """ICDA with sample strengths and statistics learned on metadata.
 
     Each iteration tries a virtual SGD step on the ICDA loss, measures it on metadata, and steps the strength network
@@ -66,7 +66,7 @@ class MetaICDAMethod(PerSample, MetaLearner):
 
     inner_loss = ICDALoss
     criterion: ICDALoss
-    per_sample = ("given",)
+    saved = ("given", "optimizer")
     given: Tensor  # (N, 2) the strength each training sample was given in this epoch, and whether it was
     held_out_figures: HeldOutFigures | None  # of an earlier run, where its folder was given
 
@@ -203,13 +203,10 @@ class MetaICDAMethod(PerSample, MetaLearner):
         return {"strength": torch.where(seen > 0, strengths, torch.nan)} if len(seen) else {}
 
     def get_extra_state(self) -> dict[str, Any]:
-        state = {**super().get_extra_state(), "optimizer": self.optimizer.state_dict()}
-        if self.held_out_figures is not None:
-            state["held_out_figures"] = self.held_out_figures._asdict()
-        return state
+        state, figures = super().get_extra_state(), self.held_out_figures
+        return state if figures is None else {**state, "held_out_figures": figures._asdict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
         super().set_extra_state(state)
         if self.given.shape[1] != 2:  # a row for strengths and one for whether, as earlier versions kept them
             self.given = self.given.T

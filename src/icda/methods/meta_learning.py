@@ -1,10 +1,10 @@
 """Learning on metadata: look ahead, correct the outer variables, take the real step."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from icda.errors import InputTypeError
 from icda.meta import Forward, MetaGradient, look_ahead
@@ -84,19 +84,6 @@ class MetaLearner(Method):
         """Gradients of the loss on some samples after a virtual step of the first network."""
         given = (outer.inner, outer.tensors, inputs, targets, context.learning_rate, self.lookahead)
         return look_ahead(context.models[0], forward, *given)
-
-
-class OptimizerState(nn.Module):
-    """A module whose optimisers are part of its state; `kept_optimizers` are their names there, and their attributes."""
-
-    kept_optimizers: ClassVar[tuple[tuple[str, str], ...]] = (("optimizer", "optimizer"),)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {name: getattr(self, attribute).state_dict() for name, attribute in self.kept_optimizers}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        for name, attribute in self.kept_optimizers:
-            getattr(self, attribute).load_state_dict(state[name])
 
 
 def step_along(optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor]) -> None:

@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from icda.meta.strength_network import StrengthLog, StrengthNetwork
 from icda.methods.base import METHODS, Batch, Context, Figures, Output, Setup, checked
-from icda.methods.meta_learning import MetaLearner, OptimizerState, Outer
+from icda.methods.meta_learning import MetaLearner, Outer
+from icda.methods.per_sample import Keeps
 from icda.ranges import NotNegative, PositiveInt
 
 RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
@@ -18,7 +19,7 @@ RECIPES: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 
 @METHODS.register("meta_weight_net", "mwn")
-class MetaWeightNet(OptimizerState, MetaLearner):
+class MetaWeightNet(Keeps, MetaLearner):
     """Weight samples by a small network that reads each loss, learned on metadata.
 
     w_i = sigmoid(MLP(l_i)); the network learns on metadata through a virtual SGD step. With `normalise` the weights of a
@@ -29,6 +30,8 @@ class MetaWeightNet(OptimizerState, MetaLearner):
 
     Reference: Shu et al., "Meta-Weight-Net: learning an explicit mapping for sample weighting", NeurIPS 2019.
     """
+
+    saved = ("optimizer",)
 
     @checked
     def __init__(

@@ -15,9 +15,10 @@ from icda.losses.cosine import unit_rows
 from icda.losses.head import Head, head_parameters
 from icda.methods.base import METHODS, Batch, Context, Method, Setup, Stage, StepResult, checked
 from icda.methods.crt import two_stages
+from icda.methods.per_sample import class_sums
 from icda.models.base import FeatureClassifier, Output, evaluating
 from icda.ranges import NotNegative, OpenShare, Positive, Share
-from icda.ranks import all_mean, all_reduce
+from icda.ranks import all_mean
 
 NEAREST = 1e-6  # a feature on its centroid is this far from it: reachability stays finite
 
@@ -92,10 +93,7 @@ class MetaEmbeddingHead(nn.Module):
     @torch.no_grad()
     def move_centroids(self, features: Tensor, targets: Tensor, rate: float) -> None:
         """c_j <- c_j - rate * sum_{y_i = j} (c_j - h_i) / (1 + n_j), over all ranks."""
-        sums = self.centroids.new_zeros(len(self.centroids), features.shape[1] + 1)
-        rows = torch.cat([features, torch.ones_like(features[:, :1])], 1).to(sums)
-        all_reduce(sums.index_add_(0, targets, rows))
-        total, count = sums[:, :-1], sums[:, -1:]
+        total, count = class_sums(features, targets, self.centroids)
         self.centroids.sub_(rate * (count * self.centroids - total) / (1 + count))
 
     def extra_repr(self) -> str:

@@ -1,10 +1,11 @@
-"""State with a row for each training sample: kept with the checkpoint, read and written by a batch's index."""
+"""What a method keeps beside parameters and buffers; rows for each training sample, read and written by a batch's index."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from icda.data.task import Batch
 from icda.methods.base import Context
@@ -12,25 +13,30 @@ from icda.models.base import Output, evaluating
 from icda.ranks import all_gather_rows, all_mean, all_reduce
 
 
-class PerSample(nn.Module):
-    """Saves the buffers named in `per_sample`, which are not persistent ones, and loads them at any length.
+class Keeps(nn.Module):
+    """Saves what `saved` names beside parameters and buffers: rows for each sample, optimisers, plain values.
 
-    A saved buffer must have the length it had, and a trained model may be evaluated on data of another size.
+    A buffer must have the length it had when it was saved, and a trained model may be evaluated on data of another size:
+    so rows are buffers that are not persistent. In the file an optimiser called NAME_optimizer is NAME.
     """
 
-    per_sample: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]] = ()
 
     def keep(self, name: str, values: Tensor) -> None:
         """Register a buffer of one row per sample."""
         self.register_buffer(name, values, persistent=False)
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.per_sample}
+        found = {name.removesuffix("_optimizer"): getattr(self, name) for name in self.saved}
+        return {key: held.state_dict() if isinstance(held, Optimizer) else held for key, held in found.items()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        for name in self.per_sample:
-            if name in state:  # which an earlier version may not have kept
-                setattr(self, name, state[name].to(getattr(self, name).device))
+        for name in self.saved:
+            held, value = getattr(self, name), state.get(name.removesuffix("_optimizer"))
+            if isinstance(held, Optimizer) and value is not None:
+                held.load_state_dict(value)
+            elif value is not None:  # which an earlier version may not have kept
+                setattr(self, name, value.to(held.device) if isinstance(held, Tensor) else value)
 
 
 def rows(values: Tensor, batch: Batch, like: Tensor) -> Tensor:
@@ -58,6 +64,13 @@ def over_training_set(
             found[batch.index] = measure(model(batch.inputs), batch).to(found)
             targets[batch.index] = batch.targets
     return all_mean(found), targets  # BatchNorm's running figures differ between ranks
+
+
+def class_sums(features: Tensor, targets: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums (C, A) of the features of each class, as `like` (C, A) has them, and their numbers (C, 1), over all ranks."""
+    sums = like.new_zeros(len(like), features.shape[1] + 1)
+    all_reduce(sums.index_add_(0, targets, torch.cat([features, torch.ones_like(features[:, :1])], 1).to(sums)))
+    return sums[:, :-1], sums[:, -1:]
 
 
 def label_probability(output: Output, batch: Batch) -> Tensor:

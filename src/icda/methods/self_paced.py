@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.data.generators import generator_for
-from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, StepResult, checked
+from icda.methods.base import METHODS, Batch, Context, Method, Output, Setup, checked
 from icda.ranges import Share, ShareAboveZero, ShareBelowOne
 from icda.ranks import all_gather_rows
 
@@ -58,11 +58,8 @@ class SelfPaced(Method):
             with torch.no_grad():
                 weights, rate = self.weights(losses.detach(), context), self.dropout
         weights = leave_out(weights.detach(), rate, generator_for(self.seed, "leave_out", context.iteration))
-        self._figures = {"weight_mean": float(weights.mean()), "loss_percentile": float(self.threshold)}
+        self.step_figures = {"weight_mean": float(weights.mean()), "loss_percentile": float(self.threshold)}
         return (weights * losses).mean()
-
-    def step(self, batch: Batch, context: Context) -> StepResult:
-        return super().step(batch, context)._replace(extra=self._figures)
 
 
 def leave_out(weights: Tensor, rate: float, generator: torch.Generator) -> Tensor:

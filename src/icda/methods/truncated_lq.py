@@ -7,12 +7,12 @@ from torch import Tensor
 
 from icda.losses.generalized_cross_entropy import generalized_cross_entropy
 from icda.methods.base import METHODS, Batch, Context, Figures, Method, Output, Setup, checked
-from icda.methods.per_sample import PerSample, label_probability, over_training_set
+from icda.methods.per_sample import Keeps, label_probability, over_training_set
 from icda.ranges import OpenShare, PositiveInt, Share
 
 
 @METHODS.register("truncated_lq", "truncated_gce")
-class TruncatedLq(PerSample, Method):
+class TruncatedLq(Keeps, Method):
     """Generalized cross entropy that drops samples whose label has a probability below `threshold`.
 
     The loss is (1 - p_y^q) / q, and a constant, without gradient, for dropped samples. Which those are is found by a
@@ -22,7 +22,7 @@ class TruncatedLq(PerSample, Method):
     Reference: Zhang and Sabuncu, NeurIPS 2018, section 3.3.
     """
 
-    per_sample = ("kept",)
+    saved = ("kept",)
     kept: Tensor
 
     @checked

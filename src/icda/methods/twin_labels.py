@@ -39,7 +39,7 @@ class TwinLabels(BestEpoch):
         self.keep_evidence(HeldOut(*self.take_best(), evidence.agreement))
 
     def learn_from(self, held_out: HeldOut) -> None:
-        self.found["held_out_agreement"] = self.best_agreement
+        self.found["held_out_agreement"] = self.agreement
         self.refine(held_out.logits, held_out.targets)
 
     def loss(self, output: Output, batch: Batch, context: Context) -> Tensor:

@@ -40,12 +40,33 @@ class Metric:
 
 METRICS: Registry[Metric] = Registry("metric", "icda.metrics", "icda.metrics", Metric)
 
-CLASS_METRICS = ("accuracy", "balanced_accuracy", "worst_class_accuracy", "macro_precision")
-BANDS = ("many_accuracy", "medium_accuracy", "few_accuracy")
-LOWER_IS_BETTER = ("calibration_error", "nll")
-GROUP_METRICS = ("worst_group_accuracy", "average_group_accuracy", "train_weighted_accuracy")
-for _name in (*CLASS_METRICS, *BANDS, *LOWER_IS_BETTER, *GROUP_METRICS):
-    METRICS.register(_name)(Metric(_name, None, _name not in LOWER_IS_BETTER, _name in GROUP_METRICS))
+_WEIGHTED = "per-group accuracies weighted by each group's share of the training set"
+_OWN = (
+    ("accuracy", "Accuracy", "share of all samples that are right"),
+    ("balanced_accuracy", "Balanced accuracy", "mean of the per-class accuracies"),
+    ("worst_class_accuracy", "Worst class", "lowest per-class accuracy"),
+    ("worst_group_accuracy", "Worst group", "lowest per-group accuracy"),
+    ("average_group_accuracy", "Group average", "mean of the per-group accuracies"),
+    ("train_weighted_accuracy", "Train-weighted", _WEIGHTED),
+    ("many_accuracy", "Many-shot", "mean over classes with many training samples (over 100 unless set)"),
+    ("medium_accuracy", "Medium-shot", "mean over classes in between (20 to 100 unless set)"),
+    ("few_accuracy", "Few-shot", "mean over classes with few training samples (under 20 unless set)"),
+    ("macro_precision", "Macro precision", "share of right predictions, mean over classes"),
+    ("calibration_error", "Calibration error", "gap between confidence and accuracy, 15 bins"),
+    ("nll", "Negative log-likelihood", "mean of −log p(true class)"),
+)
+OWN_METRICS: dict[str, Metric] = {}  # in the order in which reports show them
+for _name, _label, _meaning in _OWN:
+    OWN_METRICS[_name] = METRICS.register(_name)(
+        Metric(
+            _name,
+            higher_is_better=_name not in ("calibration_error", "nll"),
+            needs_groups="group" in _name or _name == "train_weighted_accuracy",
+            label=_label,
+            percent=_name != "nll",
+            meaning=_meaning,
+        )
+    )
 
 
 def metric(name: str, **settings: Any) -> Callable[[Callable[[Predictions], float | None]], Metric]:

@@ -1,12 +1,13 @@
 """How figures are called and written, and how far they may be off because the test set is finite."""
 
+import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from icda.metrics.registry import METRICS
+from icda.metrics.registry import METRICS, OWN_METRICS, Metric
 from icda.plugins import PluginError
 from icda.report.results import Result, as_number, evaluated_samples, listing, mapping, metric, numbers
 
@@ -16,44 +17,14 @@ DRAWS = 2000
 Interval = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A metric's name for people, whether it is shown in per cent, and what it means."""
-
-    label: str
-    percent: bool = True
-    meaning: str = ""
-
-
-FIGURES = {
-    "accuracy": Figure("Accuracy", meaning="share of all samples that are right"),
-    "balanced_accuracy": Figure("Balanced accuracy", meaning="mean of the per-class accuracies"),
-    "worst_class_accuracy": Figure("Worst class", meaning="lowest per-class accuracy"),
-    "worst_group_accuracy": Figure("Worst group", meaning="lowest per-group accuracy"),
-    "average_group_accuracy": Figure("Group average", meaning="mean of the per-group accuracies"),
-    "train_weighted_accuracy": Figure(
-        "Train-weighted", meaning="per-group accuracies weighted by each group's share of the training set"
-    ),
-    "many_accuracy": Figure("Many-shot", meaning="mean over classes with many training samples (over 100 unless set)"),
-    "medium_accuracy": Figure("Medium-shot", meaning="mean over classes in between (20 to 100 unless set)"),
-    "few_accuracy": Figure("Few-shot", meaning="mean over classes with few training samples (under 20 unless set)"),
-    "macro_precision": Figure("Macro precision", meaning="share of right predictions, mean over classes"),
-    "calibration_error": Figure("Calibration error", meaning="gap between confidence and accuracy, 15 bins"),
-    "nll": Figure("Negative log-likelihood", percent=False, meaning="mean of −log p(true class)"),
-}
-
-
-def figure(name: str) -> Figure:
+def figure(name: str) -> Metric:
     """A metric's wording, a plugin's as it declares it; a metric we do not know keeps its name."""
-    if name in FIGURES:
-        return FIGURES[name]
-    try:
-        declared = METRICS.get(name) if name in METRICS else None
-    except PluginError:  # a page of runs needs no plugin of theirs
-        declared = None
-    if declared is None:
-        return Figure(name, percent=name.endswith("accuracy"))
-    return Figure(declared.label or name, declared.percent, declared.meaning)
+    if name in OWN_METRICS:
+        return OWN_METRICS[name]
+    declared = Metric(name, percent=name.endswith("accuracy"))
+    with contextlib.suppress(PluginError):  # a page of runs needs no plugin of theirs
+        declared = METRICS.get(name) if name in METRICS else declared
+    return declared if declared.label else replace(declared, label=name)
 
 
 def heading(name: str) -> str:

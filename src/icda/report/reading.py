@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from icda.errors import InputError, MissingFileError
-from icda.report.formatting import FIGURES
+from icda.metrics.registry import OWN_METRICS
 from icda.report.results import Explanations
 from icda.report.tables import label_methods
 from icda.results import RunResult, read_json
@@ -71,7 +71,7 @@ def read_ledger_results(path: Path) -> list[RunResult]:
     rows = read_rows(path, "task", "method")
     if not rows:
         raise InputError(f"{path} has no rows: a report needs at least one run.")
-    if not any(name in FIGURES for name in rows[0]):
+    if not any(name in OWN_METRICS for name in rows[0]):
         raise InputError(f"{path} has no column of any figure such as accuracy: its columns are {', '.join(rows[0])}.")
     telling = [name for name in ("tier", "model") if len({row.get(name) or "" for row in rows}) > 1]
     return [_to_result(row, telling) for row in rows]
@@ -87,7 +87,7 @@ def _to_result(row: Mapping[str, str], telling: Sequence[str]) -> RunResult:
         model=row.get("model") or None,
         seed=int(seed) if seed.isdigit() else None,
         split=row.get("split") or None,
-        metrics={name: number for name in FIGURES if (number := _number(row.get(name))) is not None},
+        metrics={name: number for name in OWN_METRICS if (number := _number(row.get(name))) is not None},
         selection=row.get("selection") or None,
         config={name: row[name] for name in CONFIGURED if row.get(name)},
         data_hash=row.get("data_hash") or None,

@@ -9,12 +9,13 @@ import rich.console
 import rich.table
 import rich.text
 
-from icda.report.formatting import FIGURES, heading, mean_and_deviation
+from icda.metrics.registry import OWN_METRICS
+from icda.report.formatting import heading, mean_and_deviation
 from icda.report.results import Result, check_results, mapping, metric
 from icda.results.ledger import options_text
 
 _PADDING = 3  # of a column in the terminal: a line and a space on either side
-COMPARED = tuple(name for name in FIGURES if name not in ("average_group_accuracy", "macro_precision", "nll"))
+COMPARED = tuple(name for name in OWN_METRICS if name not in ("average_group_accuracy", "macro_precision", "nll"))
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def summarise(results: Sequence[Result], metric_name: str) -> list[MetricSummary
 
 def compared(results: Sequence[Result]) -> tuple[str, ...]:
     """The metrics a comparison shows: our own, then those of plugins, in the order of the results."""
-    added = [name for result in results for name in mapping(result, "metrics") if name not in FIGURES]
+    added = [name for result in results for name in mapping(result, "metrics") if name not in OWN_METRICS]
     return (
         *COMPARED,
         *(name for name in dict.fromkeys(added) if any(metric(run, name) is not None for run in results)),

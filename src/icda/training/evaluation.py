@@ -3,7 +3,7 @@
 Methods are never shown which labels are wrong.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,40 +22,36 @@ EVALUATION_BATCH = 512
 
 
 @torch.no_grad()
-def predict_split(
-    method: Method, models: Sequence[FeatureClassifier], split: Split, accelerator: Accelerator
-) -> Tensor:
-    """Logits (N, C) of a split in its own order; several processes share the work."""
-    rank, world = accelerator.process_index, accelerator.num_processes
-    parts: list[tuple[Tensor, Tensor]] = []
-    with evaluating(*models, method):
-        for batch in _batches(split, rank=rank, world_size=world):
-            logits = method.predict(models, to_device(batch, accelerator.device).inputs)
-            parts.append((batch.index, logits.float().cpu()))
-    if world > 1:
-        parts = gather_object(parts)
-    index, logits = (torch.cat(part) for part in zip(*parts, strict=True))
-    return torch.empty_like(logits).index_copy_(0, index, logits)
-
-
-@torch.no_grad()
 def over_split(
     modules: Sequence[nn.Module], split: Split, accelerator: Accelerator, measure: Callable[[Any], Tensor | None]
 ) -> Any:
-    """What `measure` says of a split's inputs (N, ...), in its order, every process all of it; None where it is silent."""
-    parts: list[Tensor] = []
+    """What `measure` says of a split's inputs (N, ...), in its order; None where it is silent.
+
+    Several processes share the work, and each has all of it.
+    """
+    rank, world = accelerator.process_index, accelerator.num_processes
+    order = {"seed": 0, "shuffle": False, "augment": False, "weights": None, "rank": rank, "world_size": world}
+    parts: list[tuple[Tensor, Tensor]] = []
     with evaluating(*modules):
-        for batch in _batches(split):
+        for batch in BatchLoader(split, EVALUATION_BATCH, **order).epoch(0):
             found = measure(to_device(batch, accelerator.device).inputs)
             if found is None:
                 return None
-            parts.append(found.cpu())
-    return torch.cat(parts)
+            parts.append((batch.index, found.cpu()))
+    if world > 1:
+        parts = gather_object(parts)
+    index, values = (torch.cat(part) for part in zip(*parts, strict=True))
+    return torch.empty_like(values).index_copy_(0, index, values)
 
 
-def _batches(split: Split, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
-    ranks = {"rank": rank, "world_size": world_size}
-    return BatchLoader(split, EVALUATION_BATCH, seed=0, shuffle=False, augment=False, weights=None, **ranks).epoch(0)
+def predict_split(
+    method: Method, models: Sequence[FeatureClassifier], split: Split, accelerator: Accelerator
+) -> Tensor:
+    """Logits (N, C) of a split in its own order."""
+    logits: Tensor = over_split(
+        [*models, method], split, accelerator, lambda inputs: method.predict(models, inputs).float()
+    )
+    return logits
 
 
 def evaluate_split(

@@ -3,17 +3,14 @@
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from icda.engines import process_pool
+from icda.engines import Where, WorkerDiedError, apart
 from icda.errors import OperationError
 from icda.results import RunResult, write_atomically
 from icda.results.claims import claimed
@@ -21,8 +18,6 @@ from icda.results.files import FAILURE, REPORT
 from icda.results.foreign_text import printable
 from icda.training import TrainConfig, train
 from icda.training.config import finished_result
-
-ATTEMPTS = 2  # a worker that dies takes its cell along: once may be bad luck
 
 
 @dataclass(frozen=True)
@@ -50,30 +45,36 @@ def run_grid(
         for method in methods
         for seed in range(seeds)
     ]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    names = [f"{cell.task}, {cell.method}, seed {cell.seed}" for cell in cells]
     results: dict[int, RunResult] = {}
-    with Progress(*columns, console=console) as progress:
-        line = progress.add_task("starting", total=len(cells))
-        for number, outcome in run_cells(cells, jobs, fresh):
-            cell = cells[number]
-            name = f"{cell.task}, {cell.method}, seed {cell.seed}"
-            if outcome.result is None:
-                raise OperationError(f"{name}: {outcome.failure}")
-            results[number] = outcome.result
-            progress.update(line, advance=1, description=name)
+    for number, outcome in shown(run_cells(cells, jobs, fresh), names, console):
+        if outcome.result is None:
+            raise OperationError(f"{names[number]}: {outcome.failure}")
+        results[number] = outcome.result
     return [results[number] for number in range(len(cells))]
 
 
-def run_cells(configs: Sequence[TrainConfig], jobs: int, fresh: bool = False) -> Iterator[tuple[int, CellOutcome]]:
+def shown(
+    outcomes: Iterable[tuple[int, CellOutcome]], names: Sequence[str], console: Console
+) -> Iterator[tuple[int, CellOutcome]]:
+    """The outcomes of cells as they come, with a bar that has the name of the last and the time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        line = progress.add_task("starting", total=len(names))
+        for number, outcome in outcomes:
+            yield number, outcome
+            progress.update(line, advance=1, description=names[number])
+
+
+def run_cells(
+    configs: Sequence[TrainConfig], jobs: int, fresh: bool = False, where: Where = "local"
+) -> Iterator[tuple[int, CellOutcome]]:
     """The number and outcome of every cell, in the order in which they finish; a failed cell stops no other.
 
-    With several `jobs` each cell is trained by a process of its own on one thread.
+    With several `jobs`, and on Ray, each cell is trained by a process of its own on one thread.
     """
-    work = partial(run_cell, fresh=fresh)
-    if jobs > 1:
-        yield from run_in_processes(configs, jobs, work)
-    else:
-        yield from enumerate(map(work, configs))
+    for number, found in apart(partial(run_cell, fresh=fresh), configs, jobs, where):
+        yield number, CellOutcome(None, str(found)) if isinstance(found, WorkerDiedError) else found
 
 
 def run_cell(config: TrainConfig, fresh: bool = False) -> CellOutcome:
@@ -91,39 +92,3 @@ def run_cell(config: TrainConfig, fresh: bool = False) -> CellOutcome:
             return CellOutcome(None, f"{type(error).__name__}: {error} (all of it: {folder / FAILURE})")
         (folder / FAILURE).unlink(missing_ok=True)
         return CellOutcome(result, seconds=time.perf_counter() - started if earlier is None else 0.0)
-
-
-def run_in_processes(
-    configs: Sequence[TrainConfig], jobs: int, work: Callable[[TrainConfig], CellOutcome]
-) -> Iterator[tuple[int, CellOutcome]]:
-    """Several processes; a cell whose process died is tried again in a new pool."""
-    open_cells, attempts = list(range(len(configs))), Counter[int]()
-    while open_cells:
-        closed = set()
-        for number, outcome in _one_pool(configs, open_cells, jobs, work):
-            if outcome is None:
-                attempts[number] += 1
-                if attempts[number] < ATTEMPTS:
-                    continue
-                outcome = CellOutcome(None, "its process died (killed, or out of memory)")
-            closed.add(number)
-            yield number, outcome
-        open_cells = [number for number in open_cells if number not in closed]
-
-
-def _one_pool(
-    configs: Sequence[TrainConfig], numbers: list[int], jobs: int, work: Callable[[TrainConfig], CellOutcome]
-) -> Iterator[tuple[int, CellOutcome | None]]:
-    """Outcomes until all are there or a process dies; None for the cells that were being trained then."""
-    waiting = list(numbers)
-    with process_pool(jobs) as pool:
-        futures = {pool.submit(work, configs[number]): number for number in numbers}
-        try:
-            for future in as_completed(futures):
-                outcome = future.result()
-                waiting.remove(futures[future])
-                yield futures[future], outcome
-        except BrokenProcessPool:
-            # A broken pool does not say whose process died: the oldest open cells were those in work.
-            for number in waiting[:jobs]:
-                yield number, None

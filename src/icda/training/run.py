@@ -21,6 +21,7 @@ from icda.data.given_labels import relabelled
 from icda.data.own.tasks import features_task
 from icda.data.splits import take_subset
 from icda.errors import ExistingFileError, InputError, MissingFileError
+from icda.explain.margins import named_split
 from icda.first_rank import from_first_rank, is_first_rank, together
 from icda.functional.confusion import count_confusions
 from icda.methods import Method, Setup, check_needs, create_method, method_needs, resolve_method
@@ -222,10 +223,7 @@ def evaluate_run(
     split_name: str = "test",
 ) -> RunResult:
     """The part of a result that a trained model and a split decide."""
-    splits = task.splits()
-    if split_name not in splits:
-        raise InputError(f"task {task.name!r} has no {split_name} split: choose from {', '.join(splits)}.")
-    split = splits[split_name]
+    split = named_split(task, split_name)
     metrics, logits = evaluate_split(method, models, task, split, accelerator)
     confusion = count_confusions(logits.argmax(1), split.targets, task.num_classes)
     return RunResult(

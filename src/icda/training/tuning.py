@@ -10,7 +10,7 @@ from icda import plugins
 from icda.errors import InputError, MissingKeyError, OperationError
 from icda.extras import require
 from icda.methods.create import method_class, option_names
-from icda.metrics.summary import GROUP_METRICS
+from icda.metrics import METRICS
 from icda.settings import check_names, read_yaml
 from icda.training import DivergedError, TrainConfig, Trainer
 from icda.training.config import save_config
@@ -151,7 +151,7 @@ def check_task(config: TrainConfig, metric: str) -> None:
             f"task {task.name!r} has no validation split, and test data must not choose: take a task that has one "
             "(`icda list tasks`; cifar10_..._small_validation, digits...), or your own --data."
         )
-    if metric in GROUP_METRICS and task.validation.groups is None:
+    if metric in METRICS and METRICS.get(metric).needs_groups and task.validation.groups is None:
         raise InputError(f"metric {metric!r} needs groups, and the validation split of {task.name!r} has none.")
     _, method = build(config, task)
     if any(stage.split == "validation" for stage in method.stages(config.epochs)):

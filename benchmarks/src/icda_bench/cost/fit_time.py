@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from icda.data.registry import data_root
 from icda.estimators.classifier import LOSSES, ICDAClassifier
 from icda_bench.cost.large_fit import measure_large_fit
-from icda_bench.cost.measures import Step, interleave
+from icda_bench.cost.measures import Ratios, Step, interleave
 from icda_bench.options import Root
 from icda_bench.rows import Row, publish
 from icda_bench.studies.features import read_waterbirds
@@ -72,16 +72,15 @@ def _row(
     `objective` is the value of cross entropy's objective that was reached, computed in float64 and for "ce" only, which
     has the same objective as LogisticRegression: whoever stops earlier is seen.
     """
-    ratios = [mine / other for mine, other in zip(times[loss], times[REFERENCE], strict=True)]
-    low, high = np.quantile(ratios, [0.25, 0.75])
+    ratios = Ratios.of(times[REFERENCE], times[loss])
     values = [objective(models[key], X, y, C) if loss == "ce" else None for key in (loss, REFERENCE)]
     return {
         "data": name,
         **{"samples": len(X), "features": X.shape[1], "classes": len(np.unique(y)), "loss": loss},
         "seconds": round(statistics.median(times[loss]), 3),
         "reference_seconds": round(statistics.median(times[REFERENCE]), 3),
-        "ratio": round(statistics.median(ratios), 3),
-        "quartiles": f"{low:.2f} to {high:.2f}",
+        "ratio": round(ratios.middle, 3),
+        "quartiles": ratios.text(2),
         "iterations": int(models[loss].n_iter_),
         "reference_iterations": int(np.max(models[REFERENCE].n_iter_)),
         "objective": values[0],

@@ -1,10 +1,12 @@
 """What a step takes: seconds of steps in turn, bytes at the allocator, operations."""
 
+from __future__ import annotations
+
 import gc
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -36,16 +38,25 @@ def interleave(steps: dict[str, Step], rounds: int, warm_up: int = 3) -> dict[st
     return times
 
 
-def quartiles(ratios: list[float]) -> str:
-    """The quartiles of paired ratios: how far the machine's own noise goes.
+class Ratios(NamedTuple):
+    """Quartiles of the ratios of steps that took turns: the middle one, and how far the machine's own noise goes.
 
-    >>> quartiles([1.0, 2.0, 3.0])
+    >>> Ratios.of([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]).text()
     '1.500 to 2.500'
     """
-    if len(ratios) < 2:
-        return ""
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return f"{low:.3f} to {high:.3f}"
+
+    low: float
+    middle: float
+    high: float
+
+    @classmethod
+    def of(cls, base: Sequence[float], seconds: Sequence[float]) -> Ratios:
+        ratios = [b / a for a, b in zip(base, seconds, strict=True)]
+        return cls(*(statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else 3 * ratios))
+
+    def text(self, digits: int = 3) -> str:
+        """What is between the quartiles; nothing for a single ratio."""
+        return "" if self.low == self.high else f"{self.low:.{digits}f} to {self.high:.{digits}f}"
 
 
 def peak_bytes(step: Callable[[], None]) -> int:

@@ -16,7 +16,7 @@ from icda.meta import Forward
 from icda.methods.meta_loop import MetaICDA
 from icda.models import create_model
 from icda.models.base import FeatureClassifier
-from icda_bench.cost.measures import Step, count_operations, interleave, matrix_rate, peak_bytes, quartiles
+from icda_bench.cost.measures import Ratios, Step, count_operations, interleave, matrix_rate, peak_bytes
 from icda_bench.cost.speed import training_steps
 from icda_bench.rows import Row
 
@@ -45,9 +45,9 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
     rate = matrix_rate()
     rows: list[Row] = []
     for name, seconds in times.items():
-        paired = [b / a for a, b in zip(base, seconds, strict=True)]
+        ratios = Ratios.of(base, seconds)
         # A step that looks ahead now and then is as dear as its mean.
-        ratio = statistics.mean(seconds) / statistics.mean(base) if "every" in name else statistics.median(paired)
+        ratio = statistics.mean(seconds) / statistics.mean(base) if "every" in name else ratios.middle
         middle = statistics.mean(seconds) if "every" in name else statistics.median(seconds)
         gflop = operations.get(name)
         rows.append(
@@ -56,7 +56,7 @@ def measure_meta_speed(model: str, batch_size: int, classes: int, rounds: int) -
                 "ms": round(1e3 * middle, 1),
                 "ratio": round(ratio, 3),
                 "memory_ratio": round(memory[name] / memory["cross entropy"], 2),
-                "quartiles": "" if gflop is None else quartiles(paired),
+                "quartiles": "" if gflop is None else ratios.text(),
                 "gflop": None if gflop is None else round(gflop, 3),
                 "limit_ratio": None if gflop is None else round(gflop / operations["cross entropy"], 3),
                 "limit_ms": None if gflop is None else round(1e12 * gflop / rate, 1),

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from icda.registry import UnknownNameError
+from icda.settings import check_names
 from icda.terminal import make_console
-from icda_bench.cost.measures import interleave
+from icda_bench.cost.measures import Ratios, interleave
 from icda_bench.cost.speed import head_steps, training_steps
 from icda_bench.markdown import columns, markdown
 from icda_bench.rows import Row, machine_columns, read_table, write_rows
@@ -56,9 +56,7 @@ def measure_network_cost(tier: str, networks: Iterable[str], say: Callable[[str]
     recipe = suite["tiers"][tier]
     known = [row["network"] for row in suite["rows"]]
     chosen = list(networks) or recipe.get("networks", known)
-    for name in chosen:
-        if name not in known:
-            raise UnknownNameError(f"{NAME} has no network {name!r}. Known: {', '.join(known)}.")
+    check_names(chosen, known, NAME, "network")
     batches = {row["network"]: recipe.get("batch_size") or row["batch"] for row in suite["rows"]}
     rows = []
     for name in chosen:
@@ -83,16 +81,15 @@ def measure_step(network: str, classes: int, tier: str, batch: int, steps: int, 
     rounds = rounds_within(seconds, sum(values[0] for values in times.values()), steps)
     for key, values in interleave(turns, rounds - 1, warm_up=0).items():
         times[key] += values
-    ratios = [100 * (b / a - 1) for a, b in zip(times["ce"], times["icda"], strict=True)]
-    low, extra, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    ratios = Ratios.of(times["ce"], times["icda"])
     step, method_step = (statistics.median(times[key]) for key in ("ce", "icda"))
     alone = head_extra_seconds(classes, loss.feature_dim, PAPER_BATCH, loss.statistics.kind)
     return {
         **{"network": network, "classes": classes, "tier": tier, "batch": batch, "steps": rounds},
         "base_ms": round(1e3 * step, 2),
         "method_ms": round(1e3 * method_step, 2),
-        "extra": round(extra, 2),
-        "noise": round((high - low) / 2, 2),
+        "extra": round(100 * (ratios.middle - 1), 2),
+        "noise": round(50 * (ratios.high - ratios.low), 2),
         "loss_alone": round(100 * alone / (step * PAPER_BATCH / batch), 3),
     }
 
@@ -129,22 +126,27 @@ def cost_status(paper: float, extra: float, noise: float) -> str:
     return "trend holds" if extra <= paper + noise else "does not hold"
 
 
+def cost_cells(lines: Iterable[dict[str, str]]) -> list[tuple[Any, Any, float, dict[str, str] | None]]:
+    """Row, column and figure of each of the paper's cells, with the best tier's line of ours, if there is one."""
+    suite, shown = load_cost_suite(), dict[tuple[str, int], dict[str, str]]()
+    for line in sorted(lines, key=lambda line: line["tier"] == "paper"):
+        if line["tier"] in ("cpu", "paper"):
+            shown[line["network"], int(line["classes"])] = line
+    return [
+        (row, column, paper, shown.get((row["network"], column["classes"])))
+        for row in suite["rows"]
+        for column, paper in zip(suite["columns"].values(), row["paper"], strict=True)
+    ]
+
+
 def cost_table(lines: list[dict[str, str]]) -> str:
     """Table 3 with ours beside it; what was measured at tier `paper` takes the place of tier `cpu`."""
-    suite = load_cost_suite()
-    shown = {
-        (line["network"], int(line["classes"])): line
-        for tier in ("cpu", "paper")
-        for line in lines
-        if line["tier"] == tier
-    }
-    body = []
-    for row in suite["rows"]:
-        for column, paper in zip(suite["columns"].values(), row["paper"], strict=True):
-            line = shown.get((row["network"], column["classes"]))
-            body.append([row["title"], column["title"], f"+{paper:.1f} %", *_measured(paper, line)])
+    body = [
+        [row["title"], column["title"], f"+{paper:.1f} %", *_measured(paper, line)]
+        for row, column, paper, line in cost_cells(lines)
+    ]
     titles = ["network", "data", "the paper", "ours ± noise", "loss alone", "step CE, ms", "batch", "status"]
-    notes = "\n".join(f"* {note}" for note in suite["notes"])
+    notes = "\n".join(f"* {note}" for note in load_cost_suite()["notes"])
     return f"{markdown(titles, body)}\n\n{notes}"
 
 

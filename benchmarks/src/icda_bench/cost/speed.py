@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from icda.losses import AdjustedLoss, ICDALoss
 from icda.losses.augmented import StatisticsLoss
 from icda.models import create_model
-from icda_bench.cost.measures import Step, count_operations, interleave, matrix_rate, peak_bytes, quartiles
+from icda_bench.cost.measures import Ratios, Step, count_operations, interleave, matrix_rate, peak_bytes
 from icda_bench.cost.peers import PeersISDA
 from icda_bench.rows import Row, publish
 
@@ -154,14 +154,14 @@ def _row(
 ) -> Row:
     """Median milliseconds of cross entropy and of the loss, the median of paired ratios with its quartiles (how far the
     machine's own noise goes), extra memory in MiB, and the operations of the matrix products, forward and backward."""
-    ratios = [b / a for a, b in zip(base, seconds, strict=True)]
+    ratios = Ratios.of(base, seconds)
     return {
         **dict(zip(("what", "method", "covariance", "classes", "features", "batch"), what, strict=True)),
         "base_ms": round(1e3 * statistics.median(base), 3),
         "method_ms": round(1e3 * statistics.median(seconds), 3),
-        "ratio": round(statistics.median(ratios), 4),
+        "ratio": round(ratios.middle, 4),
         "extra_mib": extra,
-        "quartiles": quartiles(ratios),
+        "quartiles": ratios.text(),
         "gflop": round(count_operations(step) / 1e9, 5),
     }
 

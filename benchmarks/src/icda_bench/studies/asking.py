@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +18,15 @@ from icda.data.registry import data_root
 from icda.heads.blocks import BlockRows
 from icda.heads.problem import Problem, rebalance, with_prior
 from icda.heads.spreading import ClassLogits, fit_reader
+from icda.settings import check_names
 from icda_bench.markdown import markdown
-from icda_bench.options import Root, check_names
+from icda_bench.options import Root
+from icda_bench.rows import Row
 from icda_bench.studies.verdicts.cases import Case
 from icda_bench.studies.verdicts.judge import HARMFUL
 from icda_bench.studies.verdicts.methods import CaseFit
 from icda_bench.studies.verdicts.plans import plans_of
-from icda_bench.studies.verdicts.run import ALL, CaseRow, planted_cases, run_rows
+from icda_bench.studies.verdicts.run import ALL, fill_cases
 
 ANSWERS = (12, 24, 48, 96, 192)
 DOZEN = 12
@@ -61,12 +63,12 @@ class Arguments:
 
 
 def run(options: Arguments) -> None:
-    check_names("pools", options.pools, ALL)
+    check_names(options.pools, ALL, "icda bench asking", "pool")
     plans = {
         name: [plan for plan in plans_of(name) if plan.attribute and plan.size <= 5000][: options.cases]
         for name in options.pools or ALL
     }
-    rows = run_rows(options.out, planted_cases(data_root(options.root), options.cache, plans), case_rows)
+    rows = fill_cases(options.out, plans, case_rows, data_root(options.root), options.cache)
     print(share_table(rows), person_table(rows), sep="\n\n")
     if options.figure is not None:
         draw_curve(rows, options.figure)
@@ -81,13 +83,15 @@ class AskedFit(CaseFit):
         self.shown = ClassLogits.of(self.rows, DECAY * self.features.shape[1])
 
 
-def case_rows(case: Case) -> Iterator[dict[str, Any]]:
+def case_rows(case: Case) -> list[Row]:
     """One row for logit adjustment, one for all attributes, and one per person, way and number of answers."""
     fit = AskedFit(case)
     blank = {"enough": "", "read": ""}
-    yield {"way": "none", "person": "", "answers": 0, **blank, **fit.judged(fit.problem)}
     whole = with_prior(fit.problem, torch.from_numpy(case.attributes))
-    yield {"way": "all", "person": "", "answers": len(case.targets), **blank, **fit.judged(whole)}
+    rows: list[Row] = [
+        {"way": "none", "person": "", "answers": 0, **blank, **fit.judged(fit.problem)},
+        {"way": "all", "person": "", "answers": len(case.targets), **blank, **fit.judged(whole)},
+    ]
     for name, person in PEOPLE.items():
         if person.merged and case.attributes.max() < 2:
             continue
@@ -95,7 +99,8 @@ def case_rows(case: Case) -> Iterator[dict[str, Any]]:
             for answers, codes, enough in _asked(fit, person, way):
                 problem, read = _treated(fit, codes, way)
                 row = {"way": way, "person": name, "answers": answers, "enough": enough, "read": round(read, 4)}
-                yield {**row, **fit.judged(problem)}
+                rows.append({**row, **fit.judged(problem)})
+    return rows
 
 
 def _asked(fit: AskedFit, person: Person, way: str) -> Iterator[tuple[int, np.ndarray, bool]]:
@@ -146,7 +151,7 @@ def _share_right(attributes: torch.Tensor, fit: AskedFit) -> float:
 Key = tuple[str, str]
 
 
-def gains(rows: list[CaseRow], way: str, person: str, answers: int) -> dict[Key, float]:
+def gains(rows: Sequence[Row], way: str, person: str, answers: int) -> dict[Key, float]:
     """By case: the share of what all attributes gain in the worst group over none, where that is `HARMFUL` points."""
     worst = {
         name: {(row["pool"], row["seed"]): float(row["worst"]) for row in rows if row["way"] == name}
@@ -166,7 +171,7 @@ def was_set_on(pool: str) -> bool:
     return pool in SET_ON or pool.startswith("gaussian")
 
 
-def share_table(rows: list[CaseRow]) -> str:
+def share_table(rows: Sequence[Row]) -> str:
     """Mean share of the gain over the number of answers, sets on which settings were decided apart from the others."""
     body = []
     for title, person, way in (
@@ -186,7 +191,7 @@ def share_table(rows: list[CaseRow]) -> str:
     return markdown(["answers", "data", *map(str, ANSWERS)], body)
 
 
-def person_table(rows: list[CaseRow]) -> str:
+def person_table(rows: Sequence[Row]) -> str:
     """Accuracy beside logit adjustment where the attribute goes with no class: mean and worst difference in points."""
     rows = [row for row in rows if float(row["minority"]) == 0]
     plain = {(row["pool"], row["seed"]): float(row["accuracy"]) for row in rows if row["way"] == "none"}
@@ -198,7 +203,7 @@ def person_table(rows: list[CaseRow]) -> str:
     return markdown(["answers", "cases", "mean", "worst"], [cells for cells in body if cells])
 
 
-def draw_curve(rows: list[CaseRow], out: Path) -> None:
+def draw_curve(rows: Sequence[Row], out: Path) -> None:
     """Mean worst group over the number of answers, with 95 % intervals over cases."""
     from icda.extras import require
 

@@ -19,7 +19,7 @@ from icda.data.registry import data_root
 from icda.extras import require
 from icda_bench.markdown import columns, grouped, markdown, numbers, spread
 from icda_bench.options import Root
-from icda_bench.rows import Row, write_rows
+from icda_bench.rows import Row, publish
 from icda_bench.studies.features import read_waterbirds
 
 NAMES = ("landbird", "waterbird")
@@ -45,9 +45,7 @@ def run(options: Arguments) -> None:
     rows = waterbirds_rows(data_root(options.root))
     for seed in SEEDS:
         rows += flipped_digits_rows(seed)
-    print(audit_table(rows))
-    if options.out is not None:
-        write_rows(options.out, rows, machine=True)
+    publish(audit_table, rows, options.out)
 
 
 def waterbirds_rows(root: Path) -> list[Row]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import lzma
 import tarfile
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypeVar
@@ -23,11 +25,15 @@ IMAGE_SIZE = 128  # four times as fast as 224 pixels, and as good for pictures o
 
 @dataclass(frozen=True)
 class FeaturePart:
-    """Features (N, A), labels (N,) and, by name, attributes (N,): numbers from 0."""
+    """Features (N, A), labels (N,) and, by name, attributes (N,): numbers from 0.
+
+    `painted` (N, A), if there is any, are features of every sample with a visible mark put on its input.
+    """
 
     features: Array
     targets: Array
     attributes: dict[str, Array] = field(default_factory=dict)
+    painted: Array | None = None
 
     def rows(self, rows: Array) -> FeaturePart:
         attributes = {name: values[rows] for name, values in self.attributes.items()}
@@ -43,7 +49,6 @@ class FeaturePart:
 class FeatureSet:
     """What is fitted to, what is chosen on, and what is judged on."""
 
-    name: str
     train: FeaturePart
     validation: FeaturePart
     test: FeaturePart
@@ -75,6 +80,28 @@ def read_waterbirds(root: Path) -> tuple[FeaturePart, Array]:
     with np.load(there(root / "waterbirds_resnet50.npz"), allow_pickle=False) as data:
         targets, place = data["y"].astype(np.int64), data["place"].astype(np.int64)
         return FeaturePart(data["feats"].astype(np.float32), targets, {"place": place}), data["split"]
+
+
+def read_adult(root: Path) -> dict[str, Array]:
+    """The columns, as text, of a published one-hot table of people and what they earn."""
+    with zipfile.ZipFile(there(root / "tabular" / "adult.csv.zip")) as archive:
+        return _columns(csv.reader(io.TextIOWrapper(archive.open("adult.csv"), "utf-8")))
+
+
+def read_compas(root: Path) -> dict[str, Array]:
+    """The columns, as text, of people who were arrested, and whether they were again."""
+    with gzip.open(there(root / "tabular" / "compas.csv.gz"), "rt", encoding="utf-8") as file:
+        return _columns(csv.reader(file))
+
+
+def _columns(lines: Iterable[list[str]]) -> dict[str, Array]:
+    names, *cells = lines
+    return dict(zip(names, np.array(cells).T, strict=True))
+
+
+def compas_races(people: dict[str, Array]) -> Array:
+    """0 African-American, 1 Caucasian, and 2 for all others together: some have fewer than 20 people."""
+    return np.select([people["race"] == "African-American", people["race"] == "Caucasian"], [0, 1], 2)
 
 
 def read_texts(root: Path, member: str) -> list[dict[str, str]]:

@@ -9,9 +9,9 @@ from PIL import Image
 from icda.explain.figures import FigureOptions, TrainedRun, make_figure
 from icda.training import TrainConfig, train
 from icda.training.run import load_folder
+from icda_bench.ledger_tables import SHORT_NAMES
 from icda_bench.options import Root
 
-LABELS = {"cross_entropy": "CE", "isda": "ISDA", "risda": "RISDA", "icda": "ICDA"}
 DIGITS = TrainConfig(task="digits_lt", epochs=30)
 # Small enough for a CPU: a minute per epoch on one core, four at worst on a busy one.
 WATERBIRDS = TrainConfig(
@@ -68,7 +68,7 @@ def trained_runs(recipe: TrainConfig, methods: Sequence[str], out: str | Path) -
         config = replace(recipe, method=method, out=f"{out}/{{task}}/{{method}}/seed{{seed}}")
         result = train(config, resume=True)
         _, task, networks, trained = load_folder(config.folder())
-        runs.append(TrainedRun(LABELS.get(method, method), task, networks, trained, result["history"]))
+        runs.append(TrainedRun(SHORT_NAMES[method], task, networks, trained, result["history"]))
     return runs
 
 

@@ -4,39 +4,30 @@ Samples that contradict a shortcut should have high strengths. Held-out answers,
 labels, such as those that people gave.
 """
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import tyro
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn import functional as F
 
 from icda.errors import InputError
 from icda.explain.margins import run_pass, sample_strengths
+from icda.functional.strength import direct_strength
 from icda.losses import ICDALoss
 from icda.methods.base import Method
 from icda.methods.cross_fitted import CrossFittedMethod
 from icda.methods.meta_icda import MetaICDAMethod
-from icda.training.evaluation import auroc
+from icda.training.evaluation import auroc, minority
 from icda.training.run import load_folder
 from icda_bench.ledger_tables import SHORT_NAMES
 from icda_bench.markdown import columns, grouped, markdown, numbers, percent, spread
-from icda_bench.rows import Row, write_rows
+from icda_bench.options import FinishedRuns
+from icda_bench.rows import Row, publish
 
 WAYS = {"held_out": "held-out answer", "strength": "strength", "loss": "loss at the end"}
-
-
-@dataclass
-class StrengthArguments:
-    """Read the strengths of the training samples off finished runs, group by group."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of finished runs on a task with groups."""
-    out: Path | None = None
-    """CSV file to write (benchmarks/results/group_strengths.csv is ours)."""
 
 
 def measure_group_strengths(folders: Iterable[Path]) -> list[Row]:
@@ -83,16 +74,6 @@ def group_strengths_table(rows: Iterable[Row]) -> str:
     return markdown(titles, body)
 
 
-@dataclass
-class MistakesArguments:
-    """Read off finished runs how well held-out answers, strengths and losses mark the wrong labels of their samples."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of finished runs on a task that knows its wrong labels."""
-    out: Path | None = None
-    """CSV file to write (benchmarks/results/mistakes.csv is ours)."""
-
-
 def measure_mistakes(folders: Iterable[Path]) -> list[Row]:
     """The share of each run's labels that are wrong, and AUROCs for them; empty where a method has no such figure.
 
@@ -137,18 +118,44 @@ def mistakes_table(rows: Iterable[Row]) -> str:
     return markdown(["task", "method", "wrong labels, %", *(f"AUROC of {name}" for name in WAYS.values())], body)
 
 
-def run_strengths(options: StrengthArguments) -> None:
-    rows = measure_group_strengths(_named(options.runs, "runs/bench/cpu/cmnist/icda/seed0-*"))
-    print(group_strengths_table(rows))
-    if options.out is not None:
-        write_rows(options.out, rows, machine=True)
+def noise_separation(folder: Path) -> Row:
+    """AUROC for mislabelled training samples of the learned strength, of the angle's, and of the plain loss.
+
+    A learned strength that is low marks a wrong label: what the metadata contradict gets no margin.
+    """
+    config, task, networks, method = load_folder(folder)
+    if not isinstance(method, MetaICDAMethod) or task.train.clean_targets is None:
+        raise InputError(f"{folder} is not a Meta-ICDA run on a task with known label noise.")
+    seen = run_pass(method, networks, task.train)
+    scores = {
+        "low_learned_strength": -sample_strengths(method, seen).per_sample,
+        "direct_strength": direct_strength(seen.features, seen.targets, seen.weight).per_sample,
+        "loss": F.cross_entropy(seen.logits, seen.targets, reduction="none"),
+    }
+    wrong = task.train.targets != task.train.clean_targets
+    return {"seed": config.seed} | {name: float(roc_auc_score(wrong, value)) for name, value in scores.items()}
 
 
-def run_mistakes(options: MistakesArguments) -> None:
-    rows = measure_mistakes(_named(options.runs, "runs/bench/cpu/cifar10n_*_small/twin_labels/seed*"))
-    print(mistakes_table(rows))
-    if options.out is not None:
-        write_rows(options.out, rows, machine=True)
+def separations(folder: Path) -> dict[str, float]:
+    """AUROC of a low strength for wrong labels, and of a high one, among right labels, for those against the shortcut."""
+    _, task, networks, method = load_folder(folder)
+    clean, groups = task.train.clean_targets, task.train.groups
+    assert clean is not None, "the task of this study knows its wrong labels"
+    assert groups is not None, "and its groups"
+    strengths = sample_strengths(method, run_pass(method, networks, task.train)).per_sample.double()
+    right, few = task.train.targets == clean, minority(clean, groups)
+    found = {"withdraws_wrong": auroc(-strengths, ~right), "pushes_minority": auroc(strengths[right], few[right])}
+    return {name: math.nan if area is None else area for name, area in found.items()}
+
+
+def run_strengths(options: FinishedRuns) -> None:
+    runs = _named(options.runs, "runs/bench/cpu/cmnist/icda/seed0-*")
+    publish(group_strengths_table, measure_group_strengths(runs), options.out)
+
+
+def run_mistakes(options: FinishedRuns) -> None:
+    runs = _named(options.runs, "runs/bench/cpu/cifar10n_*_small/twin_labels/seed*")
+    publish(mistakes_table, measure_mistakes(runs), options.out)
 
 
 def _named(runs: tuple[Path, ...], example: str) -> tuple[Path, ...]:

@@ -4,24 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-from sklearn.metrics import roc_auc_score
-from torch import Tensor
-from torch.nn import functional as F
-
-from icda.data import Task
-from icda.errors import InputError
-from icda.methods.meta_icda import MetaICDAMethod
-from icda.models.base import FeatureClassifier
 from icda.report import comparison_table, to_rich
 from icda.results.ledger import to_row, write_ledger
 from icda.terminal import make_console
 from icda.training import TrainConfig
 from icda.training.grid import run_grid
-from icda.training.run import load_folder
 from icda_bench.markdown import markdown, numbers, spread
 from icda_bench.options import all_cores
-from icda_bench.rows import Row, write_rows
+from icda_bench.rows import Row, publish
+from icda_bench.studies.finished_runs import noise_separation
 
 TASKS = ("digits_lt", "digits_flip_noise", "digits_coloured")
 METHODS = ("icda", "meta_icda", "meta_icda_signed", "metasaug", "meta_weight_net", "lsda")
@@ -52,43 +43,9 @@ def run(options: Arguments) -> None:
     console.print(to_rich(comparison_table(results, ("accuracy", "worst_class_accuracy", "worst_group_accuracy"))))
     folder = Path(options.out) / "digits_flip_noise/meta_icda"
     separations = [noise_separation(folder / f"seed{seed}") for seed in range(options.seeds)]
-    for separation in separations:
-        console.print(
-            "wrong labels found by", *(f"{name} {value}" for name, value in separation.items()), highlight=False
-        )
+    publish(separation_table, separations, options.separation)
     if options.ledger is not None:
         write_ledger(options.ledger, (to_row(result, "demo") for result in results))
-    if options.separation is not None:
-        write_rows(options.separation, separations, machine=True)
-
-
-def noise_separation(folder: Path) -> Row:
-    """AUROC for mislabelled training samples of the learned strength, of the angle's, and of the plain loss.
-
-    A learned strength that is low marks a wrong label: what the metadata contradict gets no margin.
-    """
-    config, task, networks, method = load_folder(folder)
-    if not isinstance(method, MetaICDAMethod) or task.train.clean_targets is None:
-        raise InputError(f"{folder} is not a Meta-ICDA run on a task with known label noise.")
-    wrong = (task.train.targets != task.train.clean_targets).numpy()
-    scores = _numbers(task, networks[0], method)
-    return {"seed": config.seed} | {name: float(roc_auc_score(wrong, value)) for name, value in scores.items()}
-
-
-@torch.no_grad()
-def _numbers(task: Task, network: FeatureClassifier, method: MetaICDAMethod) -> dict[str, Tensor]:
-    network.eval()
-    method.eval()
-    batch = task.train.batch(torch.arange(len(task.train)))
-    output = network(batch.inputs)
-    weight = network.head_weight
-    described = method.describe(output.logits, output.features, batch.targets, weight, batch.index)
-    direct = method.criterion.strength(output.features, batch.targets, weight)
-    return {
-        "low_learned_strength": -method.strength_network(described, batch.targets),
-        "direct_strength": direct.per_sample,
-        "loss": F.cross_entropy(output.logits, batch.targets, reduction="none"),
-    }
 
 
 def separation_table(rows: Sequence[Row]) -> str:

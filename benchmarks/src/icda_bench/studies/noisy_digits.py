@@ -16,21 +16,21 @@ import torch
 
 from icda.data import Split, Task
 from icda.data.generators import generator_for
-from icda.explain.margins import run_pass, sample_strengths
 from icda.results import RunResult
 from icda.training import TrainConfig, train
-from icda.training.evaluation import auroc, minority
-from icda.training.run import load_folder, load_task
+from icda.training.run import load_task
+from icda_bench.ledger_tables import SHORT_NAMES
 from icda_bench.markdown import columns, grouped, markdown, numbers, percent, spread
 from icda_bench.options import StudyFile
 from icda_bench.rows import Row, fill
+from icda_bench.studies.finished_runs import separations
 
 TASK = "digits_flip_noise"
 
 # The last epoch and the best. The latter is no fair figure: nobody has the test set while training. It is here because
 # tables of noise papers are often made so, and can then not be compared with last epochs.
 
-METHODS = {"cross_entropy": "CE", "icda": "ICDA"}
+METHODS = ("cross_entropy", "icda")
 COSINE = {"learning_rate": 0.1, "schedule": "cosine"}
 RECIPES: dict[str, dict[str, Any]] = {  # the recipes of the tables
     TASK: {"model": "small_cnn", "epochs": 30},
@@ -68,7 +68,7 @@ def best_epoch_table(rows: Iterable[Row]) -> str:
     """Test accuracy of the last epoch beside that of the best, which nobody could have chosen."""
     body = []
     for (task, method), mine in grouped(rows, columns("task", "method")).items():
-        body.append([task, METHODS[method], percent(mine, "last"), percent(mine, "best")])
+        body.append([task, SHORT_NAMES[method], percent(mine, "last"), percent(mine, "best")])
     return markdown(["task", "method", "last epoch", "best test epoch, not a fair figure"], body)
 
 
@@ -79,7 +79,7 @@ def run_best_epoch(options: BestEpochArguments) -> None:
 
 # How far metadata may be few or wrong before a method that learns from them is led astray.
 
-LEARNERS = {"meta_icda_signed": "Meta-ICDA, signed", "meta_weight_net": "Meta-Weight-Net"}
+LEARNERS = ("meta_icda_signed", "meta_weight_net")
 CASES = ((10, 0.0), (5, 0.0), (2, 0.0), (10, 0.1))  # samples per class, share of wrong labels
 
 
@@ -121,7 +121,7 @@ def few_metadata_table(rows: Iterable[Row]) -> str:
         by_method = grouped(mine, itemgetter("method"))
         cells = (percent(by_method.get(method, []), "accuracy") for method in LEARNERS)
         body.append([per_class, f"{float(wrong):.0%}", *cells])
-    return markdown(["metadata per class", "of them wrong", *LEARNERS.values()], body)
+    return markdown(["metadata per class", "of them wrong", *(SHORT_NAMES[method] for method in LEARNERS)], body)
 
 
 def run_few_metadata(options: FewMetadataArguments) -> None:
@@ -217,18 +217,6 @@ def measure_shortcut_and_noise(form: str, seed: int, epochs: int) -> Row:
         areas = dict.fromkeys(AREAS, math.nan) if form == "ce" else separations(Path(place) / "run")
     accuracy, worst_group = (result.metric(name) or 0.0 for name in ("accuracy", "worst_group_accuracy"))
     return {"accuracy": accuracy, "worst_group": worst_group, **areas}
-
-
-def separations(folder: Path) -> dict[str, float]:
-    """AUROC of a low strength for wrong labels, and of a high one, among right labels, for those against the colour."""
-    _, task, networks, method = load_folder(folder)
-    clean, groups = task.train.clean_targets, task.train.groups
-    assert clean is not None, "the task of this study knows its wrong labels"
-    assert groups is not None, "and its groups"
-    strengths = sample_strengths(method, run_pass(method, networks, task.train)).per_sample.double()
-    right, few = task.train.targets == clean, minority(clean, groups)
-    found = (auroc(-strengths, ~right), auroc(strengths[right], few[right]))
-    return {name: math.nan if area is None else area for name, area in zip(AREAS, found, strict=True)}
 
 
 def shortcut_and_noise_table(rows: Iterable[Row]) -> str:

@@ -12,12 +12,13 @@ from statistics import mean
 from typing import Any
 
 from icda.selection import Selector
+from icda.settings import check_names
 from icda.training.config import TrainConfig
 from icda.training.evaluation import evaluate_split
 from icda.training.run import build, load_task, make_accelerator
 from icda.training.trainer import Trainer
 from icda_bench.markdown import grouped, markdown, numbers
-from icda_bench.options import Root, check_names
+from icda_bench.options import Root
 from icda_bench.rows import Row, fill
 from icda_bench.suites.suite import cell_config, load_suite
 
@@ -126,8 +127,8 @@ def run(options: Arguments) -> None:
     suite = load_suite("table6")
     places = {column.places["cpu"].task: column for column in suite.columns if "cpu" in column.places}
     known = {row.method: row for row in reversed(suite.rows) if row.method is not None}
-    check_names("methods", options.methods, known)
-    check_names("tasks", options.tasks, places)
+    check_names(options.methods, known, "icda bench selection", "method")
+    check_names(options.tasks, places, "icda bench selection", "task")
 
     def measure(task: str, method: str, seed: int) -> list[Row]:
         config = cell_config(suite, "cpu", places[task], known[method], seed)

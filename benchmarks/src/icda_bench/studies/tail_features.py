@@ -28,8 +28,9 @@ from icda.data.splits import take_per_class
 from icda.estimators.classifier import ICDAClassifier
 from icda.heads.problem import LossName, LossSettings, Problem
 from icda.heads.solver import fit_head
+from icda.settings import check_names
 from icda_bench.markdown import grouped, markdown, numbers, percent
-from icda_bench.options import Root, check_names
+from icda_bench.options import Root
 from icda_bench.rows import Row, fill, machine_columns
 from icda_bench.studies.features import FeaturePart, FeatureSet, embed_images
 
@@ -75,7 +76,7 @@ def cifar10_lt(root: Path, seed: int, cache: Path, ratio: int) -> TailSet:
     train, validation = (whole.rows(rows.numpy()) for rows in (drawn.train, drawn.metadata))
     # Three of ten classes each: the usual limits would call none of them rare at 10:1.
     counts = np.sort(np.bincount(train.targets))
-    return TailSet(f"cifar10_lt_{ratio}", train, validation, test, (int(counts[-4]), int(counts[3])))
+    return TailSet(train, validation, test, (int(counts[-4]), int(counts[3])))
 
 
 def tiny_imagenet_lt(root: Path, seed: int, cache: Path) -> TailSet:
@@ -87,7 +88,7 @@ def tiny_imagenet_lt(root: Path, seed: int, cache: Path) -> TailSet:
     chosen, rest = take_per_class(stored.labels[held_out], [TINY_VALIDATION], generator_for(seed, "tail_features"))
     rows = ((split == TRAIN).nonzero().flatten(), held_out[chosen], held_out[rest])
     train, validation, test = (whole.rows(part.numpy()) for part in rows)
-    return TailSet("tiny_imagenet_lt", train, validation, test, fixed_training=True)
+    return TailSet(train, validation, test, fixed_training=True)
 
 
 SETS: dict[str, Callable[[Path, int, Path], TailSet]] = {
@@ -305,8 +306,8 @@ def tail_tables(rows: Iterable[Row]) -> str:
 
 
 def run(options: Arguments) -> None:
-    check_names("sets", options.sets, SETS)
-    check_names("methods", options.methods, (row.name for row in ROWS))
+    check_names(options.sets, SETS, "icda bench tail-features", "set")
+    check_names(options.methods, [row.name for row in ROWS], "icda bench tail-features", "method")
     chosen = {row.name: row for row in ROWS if not options.methods or row.name in options.methods}
     cells = ((name, method, seed) for name, seed, method in product(options.sets or SETS, range(options.seeds), chosen))
     kept: dict[tuple[str, int | None], dict[tuple[str, float], Any]] = {}

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
 
+from icda.engines import Where
 from icda.errors import InputError
 from icda.results import RunResult
 from icda.results.files import REPORT
@@ -19,7 +19,7 @@ from icda_bench.options import all_cores
 from icda_bench.suites.plan import in_ledger, neighbouring_ledgers, plan_lines
 from icda_bench.suites.suite import Cell, Suite, TierName, cells, load_suite
 from icda_bench.suites.suite_figure import FIGURES, draw_suite
-from icda_bench.suites.suite_table import column_lines, column_text, tried_text
+from icda_bench.suites.suite_table import ColumnRuns
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Arguments:
     """The first of them; seeds on which no setting was chosen begin later (digits of `noise`: 10)."""
     jobs: int = field(default_factory=all_cores)
     """Cells at the same time, each on one core; all cores by default."""
-    on: Literal["local", "ray"] = "local"
+    on: Where = "local"
     """Where cells are trained: local, or ray (the cluster RAY_ADDRESS names, else a Ray on this machine)."""
     out: str = "runs/bench"
     """Folder for the cells' files; cells that tables share are run once."""
@@ -122,9 +122,7 @@ def _show(suite: Suite, chosen: Sequence[Cell], rows: list[dict[str, str]], tier
     texts = []
     for column in suite.columns:
         if tier in column.places and column.places[tier].task in run:
-            lines = column_lines(suite, column, tier, rows)
-            texts.append(
-                tried_text(suite, column, lines) if tier == "smoke" else column_text(suite, column, tier, lines)
-            )
+            runs = ColumnRuns(suite, column, tier, rows)
+            texts.append(runs.tried_text() if tier == "smoke" else runs.text(runs.lines()))
     for text in dict.fromkeys(texts):  # columns may share their smoke runs
         console.print(text, highlight=False, markup=False, soft_wrap=True)

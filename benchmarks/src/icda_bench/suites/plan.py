@@ -7,9 +7,11 @@ from statistics import mean
 
 from icda.training.config import finished_result
 from icda_bench.ledger import read_ledger
+from icda_bench.markdown import columns, grouped
 from icda_bench.suites.suite import SUITES, Cell, Suite
 
 LedgerRow = Mapping[str, str]
+Place = tuple[str, str]  # a task and a network
 BASE = "cross_entropy"  # what a method's cost is compared with
 
 
@@ -36,21 +38,27 @@ class CostEstimate:
 
     def __init__(self, suite: Suite, rows: Sequence[LedgerRow]) -> None:
         self._suite = suite
-        self._own: dict[tuple[str, str], dict[str, float]] = _seconds_per_epoch(rows)
-        self._factors = _factors(self._own)
+        runs = grouped((row for row in rows if row.get("seconds")), columns("task", "model", "method"))
+        self._seconds: dict[Place, dict[str, float]] = defaultdict(dict)  # of an epoch, by place and method
+        for (task, model, method), mine in runs.items():
+            self._seconds[task, model][method] = mean(float(row["seconds"]) / int(row["epochs"]) for row in mine)
+        ratios: dict[str, list[float]] = defaultdict(list)  # to cross entropy, where both were run
+        for methods in self._seconds.values():
+            for method, seconds in methods.items() if BASE in methods else ():
+                ratios[method].append(seconds / methods[BASE])
+        self._factors = {method: mean(values) for method, values in ratios.items()}
 
     def seconds(self, cell: Cell) -> float | None:
         """Core seconds of one cell; None where nothing says anything about it."""
         config = cell.config
-        own = self._own.get((config.task, config.model or ""), {})
+        own = self._seconds.get((config.task, config.model or ""), {})
         if config.method in own:
             return own[config.method] * config.epochs
         factor = self._factors.get(config.method, 1.0)
         if own:
             base = mean(value / self._factors.get(method, 1.0) for method, value in own.items())
             return base * factor * config.epochs
-        place = self._suite.column(cell.column).places[cell.tier]
-        given = place.cell_seconds or self._suite.tiers[cell.tier].cell_seconds
+        given = self._suite.column(cell.column).places[cell.tier].cell_seconds
         return None if given is None else given * factor
 
     def text(self, cells: Sequence[Cell]) -> str:
@@ -76,20 +84,3 @@ def plan_lines(
         lines.append(f"{state:<6}  {cell.label()}  {cell.config.folder()}{about}")
     done = len(cells) - len(waiting)
     return [*lines, f"{len(cells)} cells: {done} done, {len(waiting)} to run, {cost.text(waiting)}"]
-
-
-def _seconds_per_epoch(rows: Sequence[LedgerRow]) -> dict[tuple[str, str], dict[str, float]]:
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row.get("seconds"):
-            found[row["task"], row["model"]][row["method"]].append(float(row["seconds"]) / int(row["epochs"]))
-    return {place: {method: mean(values) for method, values in methods.items()} for place, methods in found.items()}
-
-
-def _factors(own: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, float]:
-    """The time of a method divided by that of cross entropy, as the mean over the places where both were run."""
-    ratios: dict[str, list[float]] = defaultdict(list)
-    for methods in own.values():
-        for method, seconds in methods.items() if BASE in methods else ():
-            ratios[method].append(seconds / methods[BASE])
-    return {method: mean(values) for method, values in ratios.items()}

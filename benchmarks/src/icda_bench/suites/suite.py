@@ -5,17 +5,20 @@ the runner's business, what the figures mean is `verdict`'s.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import yaml
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from icda.errors import InputError
 from icda.registry import UnknownNameError
 from icda.training import TrainConfig
 from icda.training.config import config_from_dict
+from icda_bench.markdown import spread
 
 TierName = Literal["smoke", "cpu", "long", "paper"]
 TIERS: tuple[TierName, ...] = get_args(TierName)
@@ -35,24 +38,28 @@ SUITES = (
     "noise",
     "human-noise",
 )
+ONLY_KNOWN = ConfigDict(extra="forbid")
 NOTHING = "nothing"  # what a column is like that no column of the paper is like
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class Place:
-    """Where a column is run in one tier: a task, the one that methods with metadata get, and changes to the recipe.
+    """Where and how a column is run in one tier: a task, the one that methods with metadata get, and training settings.
 
-    `rows` are those that are run here, all if it is empty. With `folds` a run is one of each of the tasks `task`_fold_1,
-    ..., which together test every sample once. What follows comes before the tier's.
+    `metadata_settings` come on top for methods with metadata. `rows` are those that are run here, all if it is empty. With
+    `folds` a run is one of each of the tasks `task`_fold_1, ..., which together test every sample once. `row_seeds` gives
+    rows another number of seeds, `row_options` options that belong to the tier's length of training. `cell_seconds` is what
+    a cell of cross entropy takes on one core: the cost said before the ledger knows any.
     """
 
     task: str
     metadata_task: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    metadata_settings: dict[str, Any] = field(default_factory=dict)
     rows: tuple[str, ...] = ()
     folds: int | None = None
     cell_seconds: float | None = None
-    seeds: int | None = None
+    seeds: int = 1
     row_seeds: dict[str, int] = field(default_factory=dict)
     row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -60,24 +67,7 @@ class Place:
         return range(1, (self.folds or 1) + 1)
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of the paper's table, under its name there: a task, and which figure of it is shown.
-
-    Two columns may show two figures of the same runs. `metric` is the suite's own where it is not given. `like` names a
-    column of the paper whose figures stand beside this one, which the paper does not have; "nothing" if none is like it.
-    `absent` says why a column has neither tier `cpu` nor `long`: its figures are cited, and our machine cannot run it.
-    """
-
-    key: str
-    title: str
-    places: dict[str, Place]
-    metric: str | None = None
-    like: str | None = None
-    absent: str | None = None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class SuiteRow:
     """One method of the paper's table. Without a `method` its figures are only cited.
 
@@ -103,23 +93,30 @@ class SuiteRow:
         return {**self.options, **self.column_options.get(column, {})}
 
 
-@dataclass(frozen=True)
-class Tier:
-    """A recipe: training settings, what changes for methods with metadata, and what single rows get of their own.
+@dataclass(frozen=True, config=ONLY_KNOWN)
+class Column:
+    """One column of the paper's table, under its name there: a task, and which figure of it is shown.
 
-    `row_seeds` gives rows another number of seeds, `row_options` options that belong to the tier's length of training.
-    `cell_seconds` is what a cell of cross entropy takes on one core: the cost said before the ledger knows any.
+    Two columns may show two figures of the same runs. `metric` is the suite's own where it is not given. `like` names a
+    column of the paper whose figures stand beside this one, which the paper does not have; "nothing" if none is like it.
+    `absent` says why a column has neither tier `cpu` nor `long`: its figures are cited, and our machine cannot run it.
     """
 
-    recipe: dict[str, Any]
-    metadata_recipe: dict[str, Any] = field(default_factory=dict)
-    seeds: int = 1
-    row_seeds: dict[str, int] = field(default_factory=dict)
-    row_options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    cell_seconds: float | None = None
+    key: str
+    title: str
+    places: dict[str, Place]
+    metric: str | None = None
+    like: str | None = None
+    absent: str | None = None
+
+    def has(self, row: SuiteRow, tier: str) -> bool:
+        """Whether a row has a cell here; of a column that is not run in the tier only what it skips is left out."""
+        place = self.places.get(tier)
+        chosen = place is None or not place.rows or row.key in place.rows or row.method is None
+        return self.key not in row.skip and chosen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ONLY_KNOWN)
 class Suite:
     """A table: its columns, its rows, its tiers, and how its figures are read."""
 
@@ -127,7 +124,7 @@ class Suite:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[SuiteRow, ...]
-    tiers: dict[str, Tier]
+    tiers: tuple[str, ...]
     reference: str
     metric: str = "accuracy"
     shows: Literal["accuracy", "error"] = "accuracy"
@@ -136,7 +133,7 @@ class Suite:
     def row(self, key: str) -> SuiteRow:
         return next(row for row in self.rows if row.key == key)
 
-    def printed(self) -> list[Column]:
+    def paper_columns(self) -> list[Column]:
         """The columns that the paper has, in its order."""
         return [column for column in self.columns if column.like is None]
 
@@ -150,13 +147,20 @@ class Suite:
         """The paper's figure as accuracy in per cent, so that more is better whatever the paper prints."""
         if column.like == NOTHING:
             return None
-        place = [printed.key for printed in self.printed()].index(column.like or column.key)
+        place = [printed.key for printed in self.paper_columns()].index(column.like or column.key)
         value = row.paper[place] if place < len(row.paper) else None
-        return 100 - value if value is not None and self.shows == "error" else value
+        return None if value is None else self.printed(value)
+
+    def printed(self, points: float) -> float:
+        """Accuracy in per cent as the paper prints it, and the way back."""
+        return 100 - points if self.shows == "error" else points
+
+    def spread(self, values: Sequence[float]) -> str:
+        """Accuracies over seeds as the paper prints them."""
+        return spread([self.printed(value) for value in values], digits=1)
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One training run of a suite."""
 
     suite: str
@@ -182,11 +186,24 @@ def load_suite(name: str) -> Suite:
 
 def parse_suite(name: str, values: dict[str, Any]) -> Suite:
     """A suite from the content of its file; a test holds that the parts of ours fit each other."""
-    columns = tuple(_column(key, entry) for key, entry in values["columns"].items())
-    rows = tuple(_row(entry) for entry in values["rows"])
-    tiers = {key: Tier(**entry) for key, entry in values["tiers"].items()}
-    rest = {key: values[key] for key in ("title", "reference", "metric", "shows") if key in values}
-    return Suite(name, columns=columns, rows=rows, tiers=tiers, notes=tuple(values.get("notes", ())), **rest)
+    tiers = values["tiers"]
+    columns = [
+        {**{name: part for name, part in entry.items() if name not in TIERS}, "key": key}
+        | {"places": {tier: _place(entry[tier], **tiers[tier]) for tier in TIERS if tier in entry}}
+        for key, entry in values["columns"].items()
+    ]
+    rows = [{"key": entry.get("method"), **entry} for entry in values["rows"]]
+    suite = {**values, "name": name, "columns": columns, "rows": rows, "tiers": tuple(tiers)}
+    return TypeAdapter(Suite).validate_python(suite)
+
+
+def _place(
+    entry: dict[str, Any], recipe: dict[str, Any], metadata_recipe: dict[str, Any] | None = None, **tier: Any
+) -> dict[str, Any]:
+    """What a place says itself, before what its tier says of all columns."""
+    own = {name: {**tier.get(name, {}), **entry.get(name, {})} for name in ("row_seeds", "row_options")}
+    settings = {"settings": {**recipe, **entry.get("settings", {})}, "metadata_settings": metadata_recipe or {}}
+    return {**tier, **entry, **own, **settings}
 
 
 def cells(
@@ -209,10 +226,7 @@ def cells(
     chosen = []
     for column, place in places:
         for row in rows:
-            if column.key in row.skip or (place.rows and row.key not in place.rows):
-                continue
-            own_seeds = {**suite.tiers[tier].row_seeds, **place.row_seeds}
-            count = seeds or own_seeds.get(row.key, place.seeds or suite.tiers[tier].seeds)
+            count = seeds or place.row_seeds.get(row.key, place.seeds) if column.has(row, tier) else 0
             for seed in range(first_seed, first_seed + count):
                 chosen += [_cell(suite, tier, column, row, seed, fold, out) for fold in place.fold_numbers()]
     once: dict[str, Cell] = {}
@@ -224,15 +238,12 @@ def cells(
 def cell_config(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: int = 0, fold: int = 1) -> TrainConfig:
     """The settings of one cell, without a folder of its own."""
     assert row.method is not None, f"{row.title} is cited, not run"
-    place, recipe = column.places[tier], suite.tiers[tier]
-    settings: dict[str, Any] = {**recipe.recipe, **place.settings}
-    if row.metadata:
-        settings |= recipe.metadata_recipe
+    place = column.places[tier]
+    settings = {**place.settings, **(place.metadata_settings if row.metadata else {}), **row.settings}
     task = place.metadata_task if row.metadata and place.metadata_task else place.task
     task += f"_fold_{fold}" if place.folds else ""
-    of_tier = {**recipe.row_options, **place.row_options}
-    options = {**row.options_in(column.key), **of_tier.get(row.key, {})}
-    settings |= {**row.settings, "task": task, "method": row.method, "options": options, "seed": seed}
+    options = {**row.options_in(column.key), **place.row_options.get(row.key, {})}
+    settings |= {"task": task, "method": row.method, "options": options, "seed": seed}
     return config_from_dict(settings, f"suite {suite.name}, tier {tier}")
 
 
@@ -265,17 +276,3 @@ def _chosen_places(suite: Suite, tier: str, tasks: Sequence[str]) -> list[tuple[
         if name not in names:
             raise UnknownNameError(f"{suite.name} has no task {name!r} in tier {tier}. Known: {', '.join(names)}.")
     return [(column, place) for column, place in there if column.key in tasks or place.task in tasks]
-
-
-def _column(key: str, entry: dict[str, Any]) -> Column:
-    places = {
-        str(tier): Place(**{**entry[tier], "rows": tuple(entry[tier].get("rows", ()))})
-        for tier in TIERS
-        if tier in entry
-    }
-    return Column(key, entry["title"], places, entry.get("metric"), entry.get("like"), entry.get("absent"))
-
-
-def _row(entry: dict[str, Any]) -> SuiteRow:
-    fields = {**entry, "paper": tuple(entry.get("paper", ())), "skip": tuple(entry.get("skip", ()))}
-    return SuiteRow(**{"key": entry.get("key", entry.get("method")), **fields})

@@ -1,63 +1,53 @@
 """The paper's ablation and sensitivity figures, drawn from their ledgers."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from icda.errors import InputError
-from icda.extras import require
-from icda_bench.suites.suite import Column, Suite
-from icda_bench.suites.suite_table import measured_points, tier_shown
+from icda_bench.suites.suite import Suite
+from icda_bench.suites.suite_table import ColumnRuns, best_tier
 
 ROWS, CURVES = "ablation", "sensitivity"
 FIGURES = (ROWS, CURVES)
 COLOUR, MUTED = "#2a5d8f", "#b0592b"
 
 
-def draw_suite(suite: Suite, rows: Sequence[dict[str, str]], path: Path) -> None:
+def draw_suite(suite: Suite, ledger: Sequence[Mapping[str, str]], path: Path) -> None:
     """Draw a suite's ledger to an image file; nothing measured is an error, not an empty picture."""
-    shown = [(column, tier) for column in suite.columns if (tier := tier_shown(suite, column, rows))]
+    shown = [runs for column in suite.columns if (runs := best_tier(suite, column, ledger))]
     if not shown:
         raise InputError(f"nothing of {suite.name} was run yet: `icda bench {suite.name}` comes first.")
-    matplotlib = require("matplotlib", "explain", "figures")
-    matplotlib.use("Agg")
-    pyplot = require("matplotlib.pyplot", "explain", "figures")
+    from icda.explain.plots import new_figure  # which imports torch
+
     panels = 1 if suite.name == ROWS else 2
-    figure, axes = pyplot.subplots(
-        len(shown), panels, figsize=(4.2 * panels, 3.0 * len(shown)), squeeze=False, layout="constrained"
-    )
-    for (column, tier), line in zip(shown, axes, strict=True):
+    figure = new_figure(4.2 * panels, 3.0 * len(shown), dpi=150)
+    axes = figure.subplots(len(shown), panels, squeeze=False)
+    for runs, line in zip(shown, axes, strict=True):
         if suite.name == ROWS:
-            _draw_rows(line[0], suite, column, tier, rows)
+            _draw_rows(line[0], runs)
         else:
             for axis, option in zip(line, ("lambda0", "beta"), strict=True):
-                _draw_curve(axis, suite, column, tier, rows, option)
+                _draw_curve(axis, runs, option)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
-    pyplot.close(figure)
+    figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
 
 
-def curve_points(
-    suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]], option: str
-) -> list[tuple[float, tuple[float, ...]]]:
+def curve_points(runs: ColumnRuns, option: str) -> list[tuple[float, tuple[float, ...]]]:
     """Values of an option with what was measured there; the suite's reference row stands for the option's default."""
     defaults = {"lambda0": 0.5, "beta": 0.1}
     points = []
-    for row in suite.rows:
-        if set(row.options) - {option}:
-            continue
-        values = measured_points(suite, column, row, tier, rows)
-        if values:
+    for row in runs.suite.rows:
+        if not set(row.options) - {option} and (values := runs.points(row)):
             points.append((float(row.options.get(option, defaults[option])), values))
     return sorted(points)
 
 
-def _draw_rows(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]]) -> None:
-    measured = [(row, measured_points(suite, column, row, tier, rows)) for row in suite.rows]
-    drawn = [(row, values) for row, values in measured if values]
+def _draw_rows(axis: Any, runs: ColumnRuns) -> None:
+    drawn = [(row, values) for row in runs.suite.rows if (values := runs.points(row))]
     for position, (row, values) in enumerate(drawn):
-        colour = COLOUR if row.key == suite.reference else MUTED
+        colour = COLOUR if row.key == runs.suite.reference else MUTED
         # Every seed, and the mean with its deviation: bars would have to start at zero, which hides a point's difference.
         axis.plot([position] * len(values), values, "o", color=colour, markersize=4, alpha=0.6)
         axis.errorbar(position + 0.12, statistics.mean(values), _deviation(values), fmt="D", color=colour, capsize=3)
@@ -65,13 +55,11 @@ def _draw_rows(axis: Any, suite: Suite, column: Column, tier: str, rows: Sequenc
     axis.margins(x=0.15, y=0.2)
     axis.grid(axis="y", alpha=0.3)
     axis.tick_params(axis="x", labelrotation=15, labelsize=8)
-    _label(axis, column, tier)
+    _label(axis, runs)
 
 
-def _draw_curve(
-    axis: Any, suite: Suite, column: Column, tier: str, rows: Sequence[dict[str, str]], option: str
-) -> None:
-    points = curve_points(suite, column, tier, rows, option)
+def _draw_curve(axis: Any, runs: ColumnRuns, option: str) -> None:
+    points = curve_points(runs, option)
     values = [value for value, _ in points]
     means = [statistics.mean(measured) for _, measured in points]
     deviations = [_deviation(measured) for _, measured in points]
@@ -80,12 +68,12 @@ def _draw_curve(
     axis.set_xticks(values, [f"{value:g}" for value in values])
     axis.minorticks_off()
     axis.set_xlabel(option)
-    _label(axis, column, tier)
+    _label(axis, runs)
 
 
-def _label(axis: Any, column: Column, tier: str) -> None:
+def _label(axis: Any, runs: ColumnRuns) -> None:
     axis.set_ylabel("accuracy, %")
-    axis.set_title(f"{column.title} (tier {tier})", fontsize=10)
+    axis.set_title(f"{runs.column.title} (tier {runs.tier})", fontsize=10)
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -25,9 +25,12 @@ max(0.5 points, noise), provided that noise is no more than 2 points.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from icda_bench.suites.suite import SuiteRow
+
+NORMAL = 1.96  # two-sided, 95 %
 CLOSE = 1.0
 TIE = 0.5
 BLURRED = 2.0  # with more noise than this, two rows that look level need not be
@@ -44,28 +47,6 @@ Status = Literal[
     "reference",
     "no figure in the paper",
 ]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of a column: what the paper says, what we measured over seeds, and what it is to be compared with."""
-
-    key: str
-    title: str
-    paper: float | None
-    values: tuple[float, ...] = ()
-    group: str = ""
-    own: bool = False
-    below: str | None = None
-    error: float = 0.0  # standard error from few test samples, where folds are pooled
-
-    @property
-    def mean(self) -> float:
-        return statistics.mean(self.values)
-
-    @property
-    def deviation(self) -> float:
-        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -102,59 +83,85 @@ class PaperVerdict:
         return f"{self.status}: {self.detail}" if self.detail else self.status
 
 
-def judge(entries: Sequence[Entry], reference: str, *, at_paper_tier: bool) -> dict[str, PaperVerdict]:
-    """The verdict on every row of a column.
+@dataclass(frozen=True)
+class Line:
+    """One row of a column: what the paper says, what we measured over seeds, both as accuracies, and the verdict.
 
-    >>> rows = [Entry("ce", "CE", 70.0, (50.0, 51.0)), Entry("la", "LA", 77.0, (60.0, 61.0))]
-    >>> judge(rows, "ce", at_paper_tier=False)["la"].text()
+    `interval` is that of a worst group pooled over folds.
+    """
+
+    row: SuiteRow
+    paper: float | None
+    values: tuple[float, ...] = ()
+    interval: tuple[float, float] | None = None
+    verdict: PaperVerdict = PaperVerdict("not run here")
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+    @property
+    def error(self) -> float:
+        """The standard error from few test samples, where folds are pooled."""
+        return 0.0 if self.interval is None else (self.interval[1] - self.interval[0]) / (2 * NORMAL)
+
+
+def judge(lines: Sequence[Line], reference: str, *, at_paper_tier: bool) -> list[Line]:
+    """The rows of a column, each with its verdict.
+
+    >>> lines = [Line(SuiteRow("ce", "CE"), 70.0, (50.0, 51.0)), Line(SuiteRow("la", "LA"), 77.0, (60.0, 61.0))]
+    >>> judge(lines, "ce", at_paper_tier=False)[1].verdict.text()
     'trend holds: +10.0 to CE (noise 1.4)'
     """
-    by_key = {entry.key: entry for entry in entries}
-    deviation = pooled_deviation(entries)
-    return {entry.key: _verdict(entry, by_key, reference, deviation, at_paper_tier) for entry in entries}
+    by_key, deviation = {line.row.key: line for line in lines}, pooled_deviation(lines)
+    return [replace(line, verdict=_verdict(line, by_key, reference, deviation, at_paper_tier)) for line in lines]
 
 
-def pooled_deviation(entries: Sequence[Entry]) -> float:
+def pooled_deviation(lines: Sequence[Line]) -> float:
     """Standard deviation over seeds, from the rows with two or more that have a figure in the paper, or else from all.
 
-    >>> ours, theirs = Entry("a", "A", None, (10.0, 50.0)), Entry("b", "B", 70.0, (1.0, 2.0, 3.0))
+    >>> ours, theirs = Line(SuiteRow("a", "A"), None, (10.0, 50.0)), Line(SuiteRow("b", "B"), 70.0, (1.0, 2.0, 3.0))
     >>> pooled_deviation([ours, theirs])
     1.0
     """
-    several = [entry for entry in entries if len(entry.values) > 1]
-    several = [entry for entry in several if entry.paper is not None] or several
+    several = [line for line in lines if len(line.values) > 1]
+    several = [line for line in several if line.paper is not None] or several
     if not several:
         return ASSUMED_DEVIATION
-    squares = sum((len(entry.values) - 1) * entry.deviation**2 for entry in several)
-    return math.sqrt(squares / sum(len(entry.values) - 1 for entry in several))
+    squares = sum((len(line.values) - 1) * line.deviation**2 for line in several)
+    return math.sqrt(squares / sum(len(line.values) - 1 for line in several))
 
 
 def _verdict(
-    entry: Entry, entries: Mapping[str, Entry], reference: str, deviation: float, at_paper_tier: bool
+    line: Line, lines: Mapping[str, Line], reference: str, deviation: float, at_paper_tier: bool
 ) -> PaperVerdict:
-    if not entry.values:
+    if not line.values:
         return PaperVerdict("not run here")
-    if at_paper_tier and entry.paper is not None:
-        away = entry.mean - entry.paper
-        if abs(away) <= max(CLOSE, 2 * entry.deviation):
+    if at_paper_tier and line.paper is not None:
+        away = line.mean - line.paper
+        if abs(away) <= max(CLOSE, 2 * line.deviation):
             return PaperVerdict("reproduced", f"{away:+.1f} to the paper")
-    if entry.key == reference and not entry.own:
+    if line.row.key == reference and not line.row.own:
         return PaperVerdict("reference")
     compared = tuple(
-        _compare(entry, other, expected, deviation) for other, expected in _comparisons(entry, entries, reference)
+        _compare(line, other, expected, deviation) for other, expected in _comparisons(line, lines, reference)
     )
     detail = ", ".join(comparison.text() for comparison in compared)
-    if _lacks_reference(entry, entries[reference]):
+    if _lacks_reference(line, lines[reference]):
         return PaperVerdict("reference not run", detail, compared)
     if not compared:
-        return PaperVerdict("reference" if entry.key == reference else "no figure in the paper")
+        return PaperVerdict("reference" if line.row.key == reference else "no figure in the paper")
     return PaperVerdict(_summed_up([comparison.agrees for comparison in compared]), detail, compared)
 
 
-def _lacks_reference(entry: Entry, reference: Entry) -> bool:
+def _lacks_reference(line: Line, reference: Line) -> bool:
     """The paper compares the row with the reference, by figures or by their order, and we cannot."""
-    by_figures = entry.paper is not None and reference.paper is not None
-    return not reference.values and (by_figures or entry.below == reference.key)
+    by_figures = line.paper is not None and reference.paper is not None
+    return not reference.values and (by_figures or line.row.below == reference.row.key)
 
 
 def _summed_up(agreements: Sequence[bool | None]) -> Status:
@@ -163,25 +170,25 @@ def _summed_up(agreements: Sequence[bool | None]) -> Status:
     return "too noisy to tell" if None in agreements else "trend holds"
 
 
-def _comparisons(entry: Entry, entries: Mapping[str, Entry], reference: str) -> list[tuple[Entry, float]]:
+def _comparisons(line: Line, lines: Mapping[str, Line], reference: str) -> list[tuple[Line, float]]:
     """Rows to compare with, and the difference the paper gives; infinite where it gives only the sign."""
     comparisons = []
-    if entry.below is not None and entries[entry.below].values:
-        comparisons.append((entries[entry.below], -math.inf))
-    base = entries[reference]
-    if entry.paper is not None and base.paper is not None and base.values and base.key != entry.key:
-        comparisons.append((base, entry.paper - base.paper))
-    rivals = [other for other in entries.values() if other.group == entry.group and not other.own and other.values]
-    if entry.own and rivals and entry.paper is not None:
-        best = max(rivals, key=lambda other: other.mean)
-        claimed = [other.paper for other in entries.values() if other.group == entry.group and not other.own]
-        highest = max((value for value in claimed if value is not None), default=None)
-        if best.key != reference and highest is not None:
-            comparisons.append((best, entry.paper - highest))
+    if line.row.below is not None and lines[line.row.below].values:
+        comparisons.append((lines[line.row.below], -math.inf))
+    base = lines[reference]
+    if line.paper is not None and base.paper is not None and base.values and base.row.key != line.row.key:
+        comparisons.append((base, line.paper - base.paper))
+    rivals = [each for each in lines.values() if each.row.metadata == line.row.metadata and not each.row.own]
+    run = [each for each in rivals if each.values]
+    if line.row.own and run and line.paper is not None:
+        best = max(run, key=lambda each: each.mean)
+        highest = max((each.paper for each in rivals if each.paper is not None), default=None)
+        if best.row.key != reference and highest is not None:
+            comparisons.append((best, line.paper - highest))
     return comparisons
 
 
-def _compare(entry: Entry, other: Entry, expected: float, deviation: float) -> Comparison:
-    over_seeds = deviation**2 * (1 / len(entry.values) + 1 / len(other.values))
-    noise = 2 * math.sqrt(over_seeds + entry.error**2 + other.error**2)
-    return Comparison(other.title, expected, entry.mean - other.mean, noise)
+def _compare(line: Line, other: Line, expected: float, deviation: float) -> Comparison:
+    over_seeds = deviation**2 * (1 / len(line.values) + 1 / len(other.values))
+    noise = 2 * math.sqrt(over_seeds + line.error**2 + other.error**2)
+    return Comparison(other.row.title, expected, line.mean - other.mean, noise)

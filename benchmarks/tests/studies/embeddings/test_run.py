@@ -1,4 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def biased_part(size, agreement, seed):
 
 def small_set(root, seed, cache):
     train, validation, test = biased_part(600, 0.95, 0), biased_part(200, 0.5, 1), biased_part(1000, 0.5, 2)
-    return BiasedSet("small", train, validation, test, validation, (0.01, 0.1))
+    return BiasedSet(train, validation, test, validation, (0.01, 0.1))
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +33,7 @@ def only_the_small_set(monkeypatch):
 
 
 def worst(method):
-    return run_cells("small", 0, [method], Path(), Path())[0]["worst_group_accuracy"]
+    return run_cells(("small", 0, [method], Path(), Path()))[0]["worst_group_accuracy"]
 
 
 def test_guessed_groups_come_close_to_true_ones():
@@ -67,7 +66,7 @@ def test_rows_that_are_told_nothing_never_read_attributes():
 
 
 def test_every_row_gives_a_cell():
-    cells = run_cells("small", 0, [row.name for row in ROWS], Path(), Path())
+    cells = run_cells(("small", 0, [row.name for row in ROWS], Path(), Path()))
     expected = [(row.name, rule) for row in ROWS for rule in RULES[row.knows]]
     assert [(cell["method"], cell["selection"]) for cell in cells] == expected
     assert all(0 < cell["worst_group_accuracy"] <= cell["accuracy"] <= 1 for cell in cells)
@@ -102,9 +101,8 @@ def test_labels_alone_choose_C_by_accuracy_and_by_the_worst_class(monkeypatch):
 
 
 def test_a_table_with_one_rule_gets_the_other_and_keeps_what_it_had(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "process_pool", ThreadPoolExecutor)  # another process would not know the small set
     path = tmp_path / "a.csv"
-    earlier = {**run_cells("small", 0, ["ce"], Path(), Path())[0], "accuracy": 0.123, "commit": "earlier"}
+    earlier = {**run_cells(("small", 0, ["ce"], Path(), Path()))[0], "accuracy": 0.123, "commit": "earlier"}
     write_rows(path, [earlier])
     options = run.Arguments(("small",), ("ce",), seeds=1, jobs=1, out=path)
     cells = run.run_table(options)

@@ -1,17 +1,18 @@
 """Planted cases: what was asked for is there, and nothing else."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from icda_bench.rows import read_table
+from icda_bench.studies.features import FeaturePart
 from icda_bench.studies.verdicts.cases import Plan, flipped, plant, tail_counts
 from icda_bench.studies.verdicts.judge import evidence_of, regret_table, truth_of, verdict_table
 from icda_bench.studies.verdicts.methods import fit_row, judge
 from icda_bench.studies.verdicts.plans import fresh_plans, plans_of
-from icda_bench.studies.verdicts.pools import Pool, framed, gaussian_pool, load_pool
-from icda_bench.studies.verdicts.run import ALL, evidence_rows, run_rows
+from icda_bench.studies.verdicts.pools import framed, gaussian_pool, load_pool
+from icda_bench.studies.verdicts.run import ALL, evidence_row, fill_cases
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def pool():
     generator = np.random.default_rng(0)
     targets = np.repeat([0, 1, 2, 3], 500)
     features = generator.normal(size=(2000, 12)).astype(np.float32) + 2 * np.eye(12, dtype=np.float32)[targets]
-    return Pool("made", features, targets, {"place": generator.integers(0, 2, 2000)}, painted=features + 100)
+    return FeaturePart(features, targets, {"place": generator.integers(0, 2, 2000)}, painted=features + 100)
 
 
 def test_a_clean_case_has_right_labels_and_disjoint_parts(pool):
@@ -96,10 +97,9 @@ def test_synthetic_pools_follow_from_their_seed():
 
 
 def test_a_row_of_the_file_gives_the_evidence_back(tmp_path):
-    path = tmp_path / "verdicts.csv"
-    cases = [plant(load_pool("digits", None, tmp_path), plan) for plan in plans_of("digits")[:3]]
-    run_rows(path, cases, evidence_rows)
-    again = run_rows(path, cases, lambda case: pytest.fail("measured twice"))
+    path, plans = tmp_path / "verdicts.csv", {"digits": plans_of("digits")[:3]}
+    fill_cases(path, plans, evidence_row)
+    again = fill_cases(path, plans, lambda case: pytest.fail("measured twice"))
     assert len(again) == 3
     for row in read_table(path):
         evidence = evidence_of(row)
@@ -109,12 +109,11 @@ def test_a_row_of_the_file_gives_the_evidence_back(tmp_path):
     assert "| wrong labels | 1 |" in verdict_table(again)
 
 
-def test_all_heads_are_judged_on_the_unbiased_part(pool, tmp_path):
-    case = plant(pool, Plan("made", 600, classes=2, attribute="direction", minority=0.05, strength=8.0))
-    row = fit_row(case)
+def test_all_heads_are_judged_on_the_unbiased_part(pool):
+    plan = Plan("made", 600, classes=2, attribute="direction", minority=0.05, strength=8.0)
+    row = fit_row(plant(pool, plan))
     assert float(row["oracle_worst"]) > float(row["ce_worst"])
-    path = tmp_path / "robust.csv"
-    assert "robust" in regret_table(run_rows(path, [case], lambda case: [row]))
+    assert "robust" in regret_table([{**asdict(plan), **row}])
 
 
 def test_small_groups_are_not_asked_for():

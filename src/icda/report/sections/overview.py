@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from icda.report.formatting import FIGURES, duration, figure, metric_text, percent, uncertainty
+from icda.metrics.registry import OWN_METRICS
+from icda.report.formatting import duration, figure, metric_text, percent, uncertainty
 from icda.report.markup import NOTHING, Markup, definitions, element, join, note, section, table
 from icda.report.results import Result, Run, as_number, class_name, evaluated_samples, listing, mapping, metric, numbers
 
@@ -32,7 +33,7 @@ def what_was_run(run: Run, level: int) -> Markup:
 def headline(run: Run, level: int) -> Markup:
     """One sentence and every metric that is a single number, with its interval; empty when there is none."""
     result = run.result
-    names = dict.fromkeys((*FIGURES, *mapping(result, "metrics")))
+    names = dict.fromkeys((*OWN_METRICS, *mapping(result, "metrics")))
     figures = {name: value for name in names if (value := metric(result, name)) is not None}
     known = {name: interval for name in figures if (interval := uncertainty(result, name)) is not None}
     cards = []

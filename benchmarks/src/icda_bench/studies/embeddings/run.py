@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -12,9 +11,10 @@ from pathlib import Path
 import torch
 
 from icda.data.registry import data_root
-from icda.engines import process_pool
+from icda.engines import WorkerDiedError, apart
+from icda.settings import check_names
 from icda_bench.markdown import columns, markdown, percent
-from icda_bench.options import Root, all_cores, check_names
+from icda_bench.options import Root, all_cores
 from icda_bench.rows import Row, machine_columns, read_table, write_rows
 from icda_bench.studies.embeddings.methods import BY_ACCURACY, BY_CLASS, ROWS, RULES, Bench
 from icda_bench.studies.embeddings.sets import SETS
@@ -29,7 +29,6 @@ COLUMNS = {
 }
 HEADLINE_ROWS = ("ce", "la", "icda", "ce_contrast", "ce_prior", "ce_groups", "dfr")
 HEADLINE_COLUMNS = (("waterbirds", "place"), ("adult", "race"), ("compas", "race"))
-KNOWS = {"labels": "labels", "groups": "groups", "metadata": "metadata"}
 KEY = columns("set", "method", "seed", "selection")
 GIVEN = {BY_ACCURACY: "labels, C by accuracy", BY_CLASS: "labels, C by worst class"}
 
@@ -61,25 +60,25 @@ def run_table(options: Arguments) -> list[Row]:
     known = set(map(KEY, done))
     for name in sets:  # embeddings are computed once, before jobs could compute them side by side
         SETS[name](root, 0, cache)
-    with process_pool(options.jobs) as pool:
-        futures = []
-        for seed, name in product(range(options.seeds), sets):
-            missing = [
-                row.name
-                for row in rows
-                if any((name, row.name, str(seed), rule) not in known for rule in RULES[row.knows])
-            ]
-            if missing:
-                futures.append(pool.submit(run_cells, name, seed, missing, root, cache))
-        for future in as_completed(futures):
-            done = sorted([*done, *(cell for cell in future.result() if KEY(cell) not in known)], key=_order)
-            write_rows(path, done)
-            print(f"{len(done)} rows in {path}")
+    asked = []
+    for seed, name in product(range(options.seeds), sets):
+        missing = [
+            row.name for row in rows if any((name, row.name, str(seed), rule) not in known for rule in RULES[row.knows])
+        ]
+        if missing:
+            asked.append((name, seed, missing, root, cache))
+    for _, cells in apart(run_cells, asked, options.jobs):
+        if isinstance(cells, WorkerDiedError):
+            raise cells
+        done = sorted([*done, *(cell for cell in cells if KEY(cell) not in known)], key=_order)
+        write_rows(path, done)
+        print(f"{len(done)} rows in {path}")
     return done
 
 
-def run_cells(name: str, seed: int, methods: Sequence[str], root: Path, cache: Path) -> list[Row]:
+def run_cells(asked: tuple[str, int, Sequence[str], Path, Path]) -> list[Row]:
     """All cells of one set and seed: a method judged by the groups of one attribute each."""
+    name, seed, methods, root, cache = asked
     torch.set_num_threads(1)
     bench = Bench(SETS[name](root, seed, cache), seed)
     cells: list[Row] = []
@@ -121,7 +120,7 @@ def embeddings_table(
         for rule in (rule for rule in RULES[row.knows] if rule != left_out):
             mine = [cell for cell in cells if (cell["method"], cell["selection"]) == (row.name, rule)]
             if mine:
-                given = KNOWS[row.knows] if left_out else GIVEN.get(rule, KNOWS[row.knows])
+                given = row.knows if left_out else GIVEN.get(rule, row.knows)
                 body.append([row.title, given, *(_column(mine, place, figure) for place in places)])
     return markdown(["head", "given", *(COLUMNS[place] for place in places)], body)
 
@@ -132,6 +131,6 @@ def _column(cells: list[Row], place: tuple[str, str], figure: str) -> str:
 
 
 def run(options: Arguments) -> None:
-    check_names("sets", options.sets, SETS)
-    check_names("methods", options.methods, (row.name for row in ROWS))
+    check_names(options.sets, SETS, "icda bench embeddings", "set")
+    check_names(options.methods, [row.name for row in ROWS], "icda bench embeddings", "method")
     run_table(options)

@@ -14,6 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
 import icda
 from icda_bench.studies.features import FeaturePart
@@ -40,9 +41,7 @@ class Method:
 
 def group_weights(part: FeaturePart) -> np.ndarray:
     """Weights (N,) under which every pair of class and attribute counts alike."""
-    groups = part.groups(GROUP)
-    counts = np.bincount(groups)
-    return len(groups) / (np.count_nonzero(counts) * counts[groups])
+    return compute_sample_weight("balanced", part.groups(GROUP))
 
 
 def _predicts(model: Any) -> Predict:

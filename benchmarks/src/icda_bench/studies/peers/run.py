@@ -15,8 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import balanced_accuracy_score
 
 from icda.data.registry import data_root
+from icda.settings import check_names
 from icda_bench.markdown import columns, grouped, markdown, numbers, percent
-from icda_bench.options import Root, check_names
+from icda_bench.options import Root
 from icda_bench.rows import Row, fill
 from icda_bench.studies.features import FeaturePart, worst_group
 from icda_bench.studies.peers.methods import METHODS, Method, installed
@@ -44,8 +45,8 @@ class Arguments:
 
 
 def run(options: Arguments) -> None:
-    check_names("data", options.data, SETS)
-    check_names("methods", options.methods, METHODS)
+    check_names(options.data, SETS, "icda bench peers", "data set")
+    check_names(options.methods, METHODS, "icda bench peers", "method")
     load = lru_cache(maxsize=1)(lambda name, seed: SETS[name](data_root(options.root), seed, options.cache))
     cells = product(options.data or SETS, range(options.seeds), options.methods or METHODS)
     rows = fill(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,7 +10,15 @@ from PIL import Image, ImageFilter, ImageOps
 
 from icda.data.datasets.cifar import load_cifar10
 from icda.data.own.encoding import Cells, encode_table, plan_columns
-from icda_bench.studies.features import FeaturePart, embed_images, read_waterbirds, there
+from icda_bench.markdown import grouped
+from icda_bench.studies.features import (
+    FeaturePart,
+    compas_races,
+    embed_images,
+    read_adult,
+    read_compas,
+    read_waterbirds,
+)
 
 GROUP = "group"
 TRAIN_SHARE = 0.7  # of a table's rows
@@ -32,37 +36,26 @@ COMPAS_COLUMNS = (
     "c_charge_degree",
     "c_charge_desc",
 )  # known at the arrest; the other columns are names, COMPAS's own scores, or what happened later
-COMPAS_RACES = ("African-American", "Caucasian")  # all others together: some have fewer than 20 people
-
 Parts = tuple[FeaturePart, FeaturePart]
 
 
 def adult(root: Path, seed: int, cache: Path) -> Parts:
     """Income above 50,000 dollars; the attribute is sex. The published one-hot table, with its words put back."""
-    with zipfile.ZipFile(there(root / "tabular" / "adult.csv.zip")) as archive:
-        names, *lines = csv.reader(io.TextIOWrapper(archive.open("adult.csv"), "utf-8"))
-    columns = dict(zip(names, zip(*lines, strict=True), strict=True))
-    words: dict[str, list[tuple[str, ...]]] = {}
-    for name in names:
-        words.setdefault(name.partition("_")[0], []).append((name.partition("_")[2], *columns[name]))
+    columns = read_adult(root)
     cells: dict[str, list[str]] = {}
-    for name, levels in words.items():
-        if len(levels) == 1:
-            cells[name] = list(levels[0][1:])
-        else:
-            flags, values = np.array([level[1:] for level in levels]) == "1", np.array([level[0] for level in levels])
-            cells[name] = values[flags.argmax(0)].tolist()
+    for name, levels in grouped(columns, lambda name: name.partition("_")[0]).items():
+        flags = np.stack([columns[level] for level in levels])
+        words = np.array([level.partition("_")[2] for level in levels])
+        cells[name] = (flags[0] if len(levels) == 1 else words[(flags == "1").argmax(0)]).tolist()
     targets, sex = np.array(cells.pop("salary")) == ">50K", np.array(cells.pop("sex")) == "Female"
     return _table(cells, targets.astype(np.int64), sex.astype(np.int64), seed)
 
 
 def compas(root: Path, seed: int, cache: Path) -> Parts:
     """Arrested again within two years; the attribute is race."""
-    with gzip.open(there(root / "tabular" / "compas.csv.gz"), "rt", encoding="utf-8") as file:
-        people = list(csv.DictReader(file))
-    cells = {name: [person[name] for person in people] for name in COMPAS_COLUMNS}
-    race = np.array([COMPAS_RACES.index(person["race"]) if person["race"] in COMPAS_RACES else 2 for person in people])
-    return _table(cells, np.array([int(person["two_year_recid"]) for person in people]), race, seed)
+    people = read_compas(root)
+    cells = {name: people[name].tolist() for name in COMPAS_COLUMNS}
+    return _table(cells, people["two_year_recid"].astype(np.int64), compas_races(people), seed)
 
 
 def waterbirds(root: Path, seed: int, cache: Path) -> Parts:
@@ -109,9 +102,5 @@ def _table(cells: Mapping[str, Cells], targets: np.ndarray, attribute: np.ndarra
     return whole.rows(np.flatnonzero(train)), whole.rows(np.flatnonzero(~train))
 
 
-SETS: dict[str, Callable[[Path, int, Path], Parts]] = {
-    "adult": adult,
-    "compas": compas,
-    "waterbirds": waterbirds,
-    "photos": photos,
-}
+SETS: dict[str, Callable[[Path, int, Path], Parts]]
+SETS = {make.__name__: make for make in (adult, compas, waterbirds, photos)}

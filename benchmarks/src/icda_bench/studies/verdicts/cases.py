@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from icda_bench.studies.verdicts.pools import Pool
+from icda_bench.studies.features import FeaturePart
 
 TEST_SHARE, TEST_MOST = 0.3, 3000
 
@@ -54,14 +54,14 @@ class Case:
     test_groups: np.ndarray
 
 
-def plant(pool: Pool, plan: Plan) -> Case:
+def plant(pool: FeaturePart, plan: Plan) -> Case:
     """Draw a training and a test part from the pool and plant what the plan says in the first."""
     generator = np.random.default_rng([plan.seed, *plan.pool.encode()])
     rows, targets = _chosen_classes(pool, plan, generator)
     order = generator.permutation(len(rows))
     tested = min(int(TEST_SHARE * len(rows)), TEST_MOST)
     test, train = order[:tested], order[tested:]
-    values = _natural(pool, plan, rows, targets)
+    values = _natural(pool, plan, rows)
     if values is None:
         train = train[_drawn(targets[train], None, plan, generator)]
         values = np.zeros(len(rows), np.int64)
@@ -110,12 +110,12 @@ def tail_counts(largest: int, ratio: float, classes: int) -> np.ndarray:
     return np.maximum(2, np.floor(largest * ratio ** (-np.arange(classes) / max(classes - 1, 1)) + 1e-9)).astype(int)
 
 
-def _chosen_classes(pool: Pool, plan: Plan, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _chosen_classes(pool: FeaturePart, plan: Plan, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the classes that the plan takes, and their labels numbered again in a random order."""
     known = np.unique(pool.targets)
     if plan.merged and plan.classes:
         numbers = generator.permutation(np.arange(int(known.max()) + 1) % plan.classes)
-        return np.arange(len(pool)), numbers[pool.targets]
+        return np.arange(len(pool.targets)), numbers[pool.targets]
     chosen = generator.permutation(known)[: plan.classes or len(known)]
     rows = np.flatnonzero(np.isin(pool.targets, chosen))
     numbers = np.zeros(int(known.max()) + 1, np.int64)
@@ -123,7 +123,7 @@ def _chosen_classes(pool: Pool, plan: Plan, generator: np.random.Generator) -> t
     return rows, numbers[pool.targets[rows]]
 
 
-def _natural(pool: Pool, plan: Plan, rows: np.ndarray, targets: np.ndarray) -> np.ndarray | None:
+def _natural(pool: FeaturePart, plan: Plan, rows: np.ndarray) -> np.ndarray | None:
     """The pool's own attribute as values 0 .. V-1, paired with the classes in a fixed order; None if there is none."""
     if plan.attribute in ("", "painted", "direction"):
         return None
@@ -162,7 +162,9 @@ def _drawn(targets: np.ndarray, values: np.ndarray | None, plan: Plan, generator
     return np.sort(np.concatenate(taken))
 
 
-def _marked(pool: Pool, plan: Plan, rows: np.ndarray, values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _marked(
+    pool: FeaturePart, plan: Plan, rows: np.ndarray, values: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
     features = pool.features[rows]
     if plan.attribute == "painted":
         assert pool.painted is not None

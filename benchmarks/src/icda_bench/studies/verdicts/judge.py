@@ -17,8 +17,8 @@ from icda.cross_fit.flatness import Flatness
 from icda.cross_fit.pairs import PairEvidence
 from icda.cross_fit.rules import LIMITS, Limit, Limits, Verdict
 from icda_bench.markdown import grouped, markdown
+from icda_bench.rows import Row
 
-CaseRow = dict[str, Any]
 PLANTED = ("shortcut", "label_noise", "long_tail")
 TITLES = {"shortcut": "shortcut", "label_noise": "wrong labels", "long_tail": "long tail"}
 RIVALS = ("robust", "ce", "logistic", "la", "icda", "contrast", "jtt", "xrm", "twins_always", "oracle")
@@ -26,7 +26,7 @@ SIZES = ((0, 600), (600, 1200), (1200, 30_000))
 HARMFUL = 0.05  # points of the worst group by which the oracle must beat LA for a shortcut to count as harmful
 
 
-def evidence_of(row: CaseRow) -> Evidence:
+def evidence_of(row: Row) -> Evidence:
     """The evidence that a row of the CSV file was made from, as far as verdicts need it."""
     columns = {name: row[f"pair_{name}"].split(";") for name in PairEvidence.__dataclass_fields__ if name != "classes"}
     count = len(columns["samples"]) if row["pair_samples"] else 0
@@ -46,7 +46,7 @@ def evidence_of(row: CaseRow) -> Evidence:
     )
 
 
-def verdicts_of(row: CaseRow) -> dict[str, Verdict]:
+def verdicts_of(row: Row) -> dict[str, Verdict]:
     """What the audit said: its first asking, and whether others confirmed a shortcut."""
     first = decide(evidence_of(row))
     again = Verdict("yes" if str(row["confirmed"]) == "True" else "no", 0.5, [])
@@ -59,7 +59,7 @@ def _pair(figures: dict[str, str]) -> PairEvidence:
     return PairEvidence(classes=(0, 1), **whole, **shares)  # type: ignore[arg-type]
 
 
-def truth_of(row: CaseRow) -> dict[str, bool]:
+def truth_of(row: Row) -> dict[str, bool]:
     """What was planted."""
     return {
         "shortcut": float(row["minority"]) > 0,
@@ -68,7 +68,7 @@ def truth_of(row: CaseRow) -> dict[str, bool]:
     }
 
 
-def verdict_table(rows: Sequence[CaseRow]) -> str:
+def verdict_table(rows: Sequence[Row]) -> str:
     """Per kind of data: cases, and how often each planted trouble was named, missed or left open."""
     found = [(row, verdicts_of(row)) for row in rows]
     kinds, body = grouped(found, lambda pair: str(pair[0]["kind"])), []
@@ -79,7 +79,7 @@ def verdict_table(rows: Sequence[CaseRow]) -> str:
     return markdown(titles, body)
 
 
-def detail_table(rows: Sequence[CaseRow]) -> str:
+def detail_table(rows: Sequence[Row]) -> str:
     """The same of single troubles by rate, size and origin of the features."""
     found = [(row, verdicts_of(row)) for row in rows]
     body = []
@@ -90,7 +90,7 @@ def detail_table(rows: Sequence[CaseRow]) -> str:
     return markdown(["cases", "asked about", "number", "yes / cannot tell / no"], body)
 
 
-def regret_table(rows: Sequence[CaseRow]) -> str:
+def regret_table(rows: Sequence[Row]) -> str:
     """Mean and worst regret against the best of CE, LA and the oracle: in the worst group, and in mean accuracy."""
     harmful = [row for row in rows if is_harmful(row)]
     plain = [row for row in rows if float(row["minority"]) == 0]
@@ -110,12 +110,12 @@ def regret_table(rows: Sequence[CaseRow]) -> str:
     return markdown(["head", *titles], body)
 
 
-def is_harmful(row: CaseRow) -> bool:
+def is_harmful(row: Row) -> bool:
     """Whether a shortcut was planted that costs logit adjustment points in the worst group."""
     return float(row["minority"]) > 0 and float(row["oracle_worst"]) - float(row["la_worst"]) >= HARMFUL
 
 
-def _regret(row: CaseRow, name: str, figure: str) -> float:
+def _regret(row: Row, name: str, figure: str) -> float:
     best = max(float(row[f"{rival}_{figure}"]) for rival in ("ce", "la", "oracle"))
     return max(best - float(row[f"{name}_{figure}"]), 0.0)
 
@@ -124,9 +124,9 @@ def _counts(verdicts: Sequence[Verdict]) -> str:
     return " / ".join(str(sum(v.answer == answer for v in verdicts)) for answer in ("yes", "cannot tell", "no"))
 
 
-def _slices() -> list[tuple[str, str, Callable[[CaseRow], bool]]]:
+def _slices() -> list[tuple[str, str, Callable[[Row], bool]]]:
     """Titles of single troubles, what is asked about them, and which cases they are."""
-    slices: list[tuple[str, str, Callable[[CaseRow], bool]]] = []
+    slices: list[tuple[str, str, Callable[[Row], bool]]] = []
     for rate in (0.01, 0.05, 0.1):
         slices.append((f"shortcut, minority {rate:.0%}", "shortcut", partial(_is, kind="shortcut", minority=rate)))
     for sizes in SIZES:
@@ -144,7 +144,7 @@ def _slices() -> list[tuple[str, str, Callable[[CaseRow], bool]]]:
 
 
 def _is(
-    row: CaseRow, kind: str = "", sizes: tuple[int, int] = (0, 10**9), sided: bool | None = None, **rates: float
+    row: Row, kind: str = "", sizes: tuple[int, int] = (0, 10**9), sided: bool | None = None, **rates: float
 ) -> bool:
     right_kind = kind in ("", row["kind"]) and sided in (None, row["flips"] == "sided")
     return (
@@ -200,7 +200,7 @@ def fit_limits(cases: Sequence[Judged]) -> Limits:
     return best
 
 
-def left_out(rows: Sequence[CaseRow]) -> list[dict[str, Any]]:
+def left_out(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """One row per case with the answers of limits that were fitted without its set; synthetic sets are one."""
     cases = [Judged(row["pool"], evidence_of(row), truth_of(row)) for row in rows]
     answers = []
@@ -220,7 +220,7 @@ def family(pool: str) -> str:
     return "gaussian" if pool.startswith("gaussian") else pool
 
 
-def left_out_table(rows: Sequence[CaseRow]) -> str:
+def left_out_table(rows: Sequence[Row]) -> str:
     """Named and false alarms per set, each judged by limits fitted to the other sets; from the rows of `left_out`."""
     body = []
     for name in [*sorted({row["set"] for row in rows}), "all"]:
@@ -230,7 +230,7 @@ def left_out_table(rows: Sequence[CaseRow]) -> str:
     return markdown(titles, body)
 
 
-def _named(rows: Sequence[dict[str, Any]], kind: str) -> str:
+def _named(rows: Sequence[Row], kind: str) -> str:
     there = [row[kind] == "yes" for row in rows if str(row[f"{kind}_planted"]) == "True"]
     absent = [row[kind] == "yes" for row in rows if str(row[f"{kind}_planted"]) == "False"]
     return f"{sum(there)} of {len(there)}; {sum(absent)} of {len(absent)}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,15 @@ from icda.cross_fit.pairs import PairEvidence
 from icda.data.registry import data_root
 from icda.errors import InputError
 from icda.heads.blocks import BlockRows
-from icda_bench.options import Root, check_names
-from icda_bench.rows import read_table, write_rows
+from icda.settings import check_names
+from icda_bench.options import Root
+from icda_bench.rows import Row, fill, read_table, write_rows
 from icda_bench.studies.verdicts.cases import Case, Plan, plant
 from icda_bench.studies.verdicts.methods import fit_row
 from icda_bench.studies.verdicts.plans import SYNTHETIC, fresh_plans, plans_of
-from icda_bench.studies.verdicts.pools import POOLS, Pool, load_pool
+from icda_bench.studies.verdicts.pools import POOLS, load_pool
 
 ALL = (*POOLS, *SYNTHETIC)
-CaseRow = dict[str, Any]
 
 
 @dataclass
@@ -57,50 +59,44 @@ class Arguments:
 def run(options: Arguments) -> None:
     from icda_bench.studies.verdicts.judge import detail_table, left_out, left_out_table, regret_table, verdict_table
 
-    check_names("pools", options.pools, ALL)
-    root, pools = data_root(options.root), options.pools or ALL
+    check_names(options.pools, ALL, "icda bench verdicts", "pool")
+    where, pools = (data_root(options.root), options.cache), options.pools or ALL
     if options.fresh:
         plans = {name: fresh_plans(name, options.fresh) for name in pools}
-        rows = run_rows(options.fresh_out, planted_cases(root, options.cache, plans), evidence_rows)
-        print(verdict_table(rows), detail_table(rows), sep="\n\n")
-        return
-    plans = {name: plans_of(name)[: options.cases] for name in pools}
-    rows = run_rows(options.out, planted_cases(root, options.cache, plans), evidence_rows)
+    else:
+        plans = {name: plans_of(name)[: options.cases] for name in pools}
+    rows = fill_cases(options.fresh_out if options.fresh else options.out, plans, evidence_row, *where)
     print(verdict_table(rows), detail_table(rows), sep="\n\n")
+    if options.fresh:
+        return
     if len(pools) > 1:
         write_rows(options.left_out, left_out(rows))
         print(left_out_table(read_table(options.left_out)))
     if options.treat:
-        rows = run_rows(options.treated, planted_cases(root, options.cache, plans), lambda case: [fit_row(case)])
-        print(regret_table(rows))
+        print(regret_table(fill_cases(options.treated, plans, fit_row, *where)))
 
 
-def run_rows(path: Path, planted: Iterable[Case], measure: Callable[[Case], Iterable[CaseRow]]) -> list[CaseRow]:
-    """Measure each case that is not in the file, and write the file after each."""
-    done: list[CaseRow] = [*read_table(path)]
-    known = {(row["pool"], int(row["seed"])) for row in done}
-    for case in planted:
-        plan = case.plan
-        if (plan.pool, plan.seed) not in known:
-            done += [{**asdict(plan), "kind": plan.kind, **row} for row in measure(case)]
-            write_rows(path, done)
-            print(f"{plan.pool} {plan.seed}: {plan.kind}")
-    return [*read_table(path)]
+def fill_cases(
+    path: Path,
+    plans: Mapping[str, Sequence[Plan]],
+    measure: Callable[[Case], Row | list[Row]],
+    root: Path | None = None,
+    cache: Path = Path(),
+) -> list[dict[str, str]]:
+    """Measure each planted case that the file lacks: the first of every pool, then the second, and so on."""
+    load = functools.cache(lambda pool: load_pool(pool, root, cache))
+    cells = {(plan.pool, plan.seed): plan for turn in zip_longest(*plans.values()) for plan in turn if plan is not None}
+
+    def measured(pool: str, seed: int) -> list[Row]:
+        plan = cells[pool, seed]
+        found = measure(plant(load(pool), plan))
+        return [{**asdict(plan), "kind": plan.kind, **row} for row in (found if isinstance(found, list) else [found])]
+
+    return fill(path, ("pool", "seed"), cells, measured)
 
 
-def planted_cases(root: Path | None, cache: Path, plans: dict[str, list[Plan]]) -> Iterator[Case]:
-    """The first case of every pool, then the second, and so on."""
-    loaded: dict[str, Pool] = {}
-    for number in range(max(map(len, plans.values()))):
-        for name in plans:
-            if number < len(plans[name]):
-                if name not in loaded:
-                    loaded[name] = load_pool(name, root, cache)
-                yield plant(loaded[name], plans[name][number])
-
-
-def evidence_rows(case: Case) -> list[CaseRow]:
-    """What the verdicts rest on, as one row, and whether other askings confirm a shortcut."""
+def evidence_row(case: Case) -> Row:
+    """What the verdicts rest on, and whether other askings confirm a shortcut."""
     start = time.process_time()
     classes, codes = np.unique(case.targets, return_inverse=True)
     features, targets = torch.from_numpy(standardise(case.features)), torch.from_numpy(codes)
@@ -109,7 +105,7 @@ def evidence_rows(case: Case) -> list[CaseRow]:
         row = {**as_numbers(found.evidence), "confirmed": found.verdicts["shortcut"].answer == "yes"}
     except InputError:  # hardly two samples of any class: the audit refuses, the figures can still be had
         row = {**as_numbers(gather_evidence(make_sketch(features), targets, len(classes))), "confirmed": False}
-    return [{**row, "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}]
+    return {**row, "features": case.features.shape[1], "seconds": round(time.process_time() - start, 2)}
 
 
 def as_numbers(evidence: Evidence) -> dict[str, Any]:
