@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from icda.auditing import plan
 from icda.auditing.assessment import assess
 from icda.auditing.treatment import Treatment
 from icda.cli.fit import main
 from icda.estimators import robust
-from icda.serving import head_fit
+from icda.heads.blocks import BlockRows
+from icda.serving.head_fit import fit_rows
 from icda.serving.model import load
 
 
@@ -61,11 +63,10 @@ def test_every_treatment_gives_the_same_head_in_memory_over_blocks_and_on_ray(na
             return found
         return replace(found, treatment=Treatment(name, []))
 
-    monkeypatch.setattr(head_fit, "assess", assessed)
+    monkeypatch.setattr(plan, "assess", assessed)
     assert main([*words, "--method", "auto", "--on", on, "--out", str(tmp_path / "model")]) == 0
     model = load(tmp_path / "model")
     assert model.facts["treatment"]["name"] == name
-    monkeypatch.setattr(robust, "assess", assessed)
     labels = np.load(tmp_path / "labels.npy")
     wanted = robust.RobustClassifier().fit(features.astype(np.float32), labels)
     assert model.facts["C"] == pytest.approx(wanted.C_, rel=1e-6)
@@ -97,7 +98,7 @@ def test_given_groups_give_the_same_head_in_memory_over_blocks_and_on_ray(made_o
 def test_a_named_loss_is_the_same_over_blocks(method, tmp_path):
     words, features, _ = make_files(tmp_path, with_shortcut=False, count=1500)
     assert main([*words, "--method", method, "--on", "blocks", "--out", str(tmp_path / "model")]) == 0
-    wanted = head_fit.fit_named(method, features.astype(np.float32), np.load(tmp_path / "labels.npy"), 0)
+    wanted = fit_rows(BlockRows.of_arrays(features.astype(np.float32), np.load(tmp_path / "labels.npy")), method)
     found = load(tmp_path / "model")
     assert "treatment" not in found.facts, "nothing was treated: the method was named"
     np.testing.assert_allclose(found.coef, wanted.coef, atol=5e-3 * np.abs(wanted.coef).max())

@@ -15,7 +15,7 @@ from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import balanced_share
 from icda.heads.dealing import ranks_within, scrambled
-from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader, fit_spread_reader
+from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader
 from icda.statistics.checks import check_number
 
 FIRST = 6  # answers about samples drawn from all, at least one per class while there are few classes
@@ -161,7 +161,7 @@ def _ask_reader(draw: _Draw, rows: BlockRows, reader: SpreadReader, targets: Ten
 
 def _reader(rows: BlockRows, known: np.ndarray, codes: np.ndarray, shown: ClassLogits) -> SpreadReader:
     values = torch.from_numpy(codes[known])
-    return fit_spread_reader(rows, torch.from_numpy(known), values, int(codes.max()) + 1, shown)
+    return SpreadReader.of(rows, torch.from_numpy(known), values, int(codes.max()) + 1, shown)
 
 
 def _stability(

@@ -15,7 +15,7 @@ from icda.cross_fit.pairs import DECAY, EACH, PAIR_RATIO, TWINS, quick_logits, s
 from icda.cross_fit.rules import Verdict
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
 from icda.heads.cross_fit import balanced_share
-from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
+from icda.heads.problem import LossSettings, Problem, reweigh, with_prior
 
 TRUST_ROUNDS = 2
 MOST_STRENGTH = 0.9  # of a prior over guesses: given whole, it leaves nothing to learn where the guess is the class
@@ -69,20 +69,6 @@ class Treatment:
     attributes: Tensor | None = None
     weights: Tensor | None = None
     values: list[str] | None = None  # what the values of known attributes are called
-
-    def applied(self, problem: Problem, unit: float = 1.0) -> Problem:
-        """The problem with the treatment in it; fit it with LA or ICDA."""
-        if self.weights is not None:
-            problem = reweigh(problem, self.weights)
-        if self.attributes is None:
-            return problem
-        if self.name == "group_weights":
-            return rebalance(problem, self.attributes)
-        return with_prior(problem, self.attributes, self.strength, unit)
-
-    def strata(self, targets: Tensor, num_classes: int) -> Tensor:
-        """What counts alike when a decay is chosen (N,): classes, or classes and attributes."""
-        return targets if self.attributes is None else targets + num_classes * self.attributes
 
     def as_dict(self) -> dict[str, Any]:
         effect = None if self.effect is None else {**vars(self.effect), "sentence": str(self.effect)}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from icda.auditing.plan import group_treatment
+from icda.auditing.plan import plan_by_groups
 from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.estimators.samples import (
@@ -20,7 +20,6 @@ from icda.estimators.samples import (
     encode_classes,
     put_prior,
     solver_unit,
-    weighted_moments,
 )
 from icda.estimators.streaming import StreamingFit
 from icda.functional.strength import Strength
@@ -173,10 +172,8 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
             raise InputError(
                 "groups that are known for some samples only need features in memory, and these are on disk."
             )
-        features = problem.features
-        mean, scale = map(torch.from_numpy, weighted_moments(features.numpy(), np.ones(len(groups))))
-        rows = BlockRows.of_memory((features - mean) / scale, problem.targets, len(self.classes_))
-        found = group_treatment(rows, groups)
+        rows = BlockRows.of_arrays(problem.features.numpy(), problem.targets.numpy()).with_groups(groups)
+        found = plan_by_groups(rows).noted(rows).treatment
         if found.attributes is None:
             raise InputError(" ".join(found.reasons))
         return found.attributes

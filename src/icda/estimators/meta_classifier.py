@@ -24,7 +24,7 @@ from icda.estimators.samples import (
 )
 from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
 from icda.heads.problem import LossName, LossSettings, Problem, rebalance
-from icda.heads.spreading import fit_reader
+from icda.heads.spreading import reading_head
 from icda.meta.strength_network import OUTPUTS, StrengthOutput
 
 AUTO_BETAS = (0.1, 1.0, 5.0)  # the paper's, and sizes that can withdraw a sample where strengths have a sign
@@ -174,7 +174,7 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ) -> Problem:
         """The problem with the prior of the classes given the group that a head reads off each training sample."""
         groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
-        reader = fit_reader(metadata.features, metadata.targets, groups, metadata.num_classes, metadata.decay)
+        reader = reading_head(metadata.features, metadata.targets, groups, metadata.num_classes, metadata.decay)
         attributes = reader.logits(torch.from_numpy(X)).argmax(1)
         self.attributes_ = attributes.numpy()
         return rebalance(problem, attributes, "prior", unit)

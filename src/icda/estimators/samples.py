@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
 from icda.heads.problem import Problem, rebalance
-from icda.heads.rows import Rows, StoredRows, feature_moments, is_large_on_disk, refuse_sparse
+from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
 from icda.losses.inputs import check_flags
 from icda.statistics.checks import check_number
 
@@ -176,16 +176,6 @@ def warn_of_other_scale(X: np.ndarray, X_meta: np.ndarray, owner: str) -> None:
         UserWarning,
         stacklevel=4,
     )
-
-
-def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each feature; the deviation of a constant one counts as 1.
-
-    >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
-    [2.5]
-    """
-    mean, deviation = feature_moments(X, weights)
-    return mean.astype(X.dtype), np.where(deviation > 0, deviation, 1.0).astype(X.dtype)
 
 
 def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: int) -> bool:

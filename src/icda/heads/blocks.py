@@ -26,8 +26,8 @@ from icda.functional.strength import direct_strength
 from icda.functional.tables import LogitMoments
 from icda.heads.dealing import Place, deal_folds, place_blocks
 from icda.heads.objective import Slope, adjustment_table, fold_slope, from_rows, label_slope_, shifted
-from icda.heads.problem import AUGMENTED, SAMPLED, LossSettings, log_shares
-from icda.heads.rows import Rows, rows_per_chunk
+from icda.heads.problem import AUGMENTED, SAMPLED, LossSettings, Problem, log_shares, reweigh
+from icda.heads.rows import Rows, feature_moments, rows_per_chunk
 from icda.statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -85,6 +85,17 @@ class Scaling:
         deviation = (share * (variances + (statistics.mean - mean).square())).sum(0).sqrt()
         least = float(statistics.count.sum()) * torch.finfo(torch.float64).eps * mean.abs()
         return cls(mean, torch.where(deviation <= least, 1.0, deviation))
+
+    @classmethod
+    def of_rows(cls, X: np.ndarray, weights: np.ndarray | None = None) -> Scaling:
+        """The same of rows in memory (N, A), which may count `weights` (N,), in their precision.
+
+        >>> Scaling.of_rows(np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([1.0, 3.0]))
+        Scaling(mean=tensor([2.5000, 5.0000], dtype=torch.float64), scale=tensor([0.8660, 1.0000], dtype=torch.float64))
+        """
+        mean, deviation = feature_moments(X, np.ones(len(X), X.dtype) if weights is None else weights)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return cls(torch.from_numpy(mean.astype(X.dtype)), torch.from_numpy(scale.astype(X.dtype)))
 
     def apply(self, rows: Tensor) -> Tensor:
         return (rows - self.mean) / self.scale
@@ -152,7 +163,7 @@ def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> RowChunk:
     codes = np.searchsorted(reading.classes, labels)
     taken = torch.from_numpy(np.array(features[rows], dtype=np.float64))
     scaled: Tensor = taken if reading.scaling is None else reading.scaling.apply(taken)
-    folds = deal_folds(codes, place.before, reading.folds, reading.seed)[rows]
+    folds = deal_folds(codes, place.before, reading.folds, reading.seed, rows)
     numbered, groups = torch.from_numpy(chosen[first:last]), reading.group_codes(place)
     groups = None if groups is None else groups[rows]
     return RowChunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds), groups)
@@ -177,6 +188,10 @@ class BlockRows:
     counts: np.ndarray
     statistics: ClassStatistics | None  # of the classes; None where nobody asks for them
     sampled: Tensor
+    names: np.ndarray  # of the classes
+    scaling: Scaling | None = None  # from features as they come to those that heads are fitted to
+    weights: Tensor | None = None  # (N,) of rows in memory, one on average; None: every row counts the same
+    unit: float = 1.0  # what a row of weight one has in `weights`
     engine: Engine = field(default_factory=Here)
     say: Say = lambda _: None
     passes: int = 2  # over all rows, those for labels and statistics included
@@ -215,7 +230,7 @@ class BlockRows:
         known = np.unique(np.concatenate(list(engine.each(distinct_groups, blocks)))) if groups else None
         reading = Reading(classes, Scaling.of(statistics), dtype, folds, seed, known)
         places = list(place_blocks(blocks, parts, classes))
-        return cls(places, reading, counts, statistics, sampled, engine, say)
+        return cls(places, reading, counts, statistics, sampled, classes, reading.scaling, engine=engine, say=say)
 
     @classmethod
     def of_memory(
@@ -225,17 +240,51 @@ class BlockRows:
         num_classes: int,
         folds: int = 5,
         seed: int = 0,
-        groups: np.ndarray | None = None,
     ) -> BlockRows:
-        """Scaled features (N, A), classes (N,) and, if any, groups (N,), None or NaN where unknown, as one block."""
-        block = MemoryBlock(features.numpy(), targets.numpy(), groups)
+        """Scaled features (N, A) and classes (N,) as one block."""
+        block = MemoryBlock(features.numpy(), targets.numpy())
         counts = np.bincount(block.targets, minlength=num_classes)
         every = max(1, len(targets) // (SAMPLED * features.shape[1]))
-        known = None if groups is None else encode_known(groups)[1]
-        reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed, known)
+        reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed)
         place = Place(block, 0, np.zeros(num_classes, dtype=np.int64))
         sampled = torch.from_numpy(np.array(block.features[::every], np.float64))
-        return cls([place], reading, counts, None, sampled)
+        return cls([place], reading, counts, None, sampled, reading.classes)
+
+    @classmethod
+    def of_arrays(cls, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> BlockRows:
+        """Features as they come (N, A), labels (N,) and, if any, weights (N,), as one block that is scaled at once."""
+        X = np.ascontiguousarray(X if X.dtype in (np.float32, np.float64) else X.astype(np.float64))
+        scaling, (names, codes) = Scaling.of_rows(X, weights), np.unique(y, return_inverse=True)
+        rows = cls.of_memory(scaling.apply(torch.from_numpy(X)), torch.from_numpy(codes), len(names), seed=seed)
+        rows = replace(rows, names=names, scaling=scaling)
+        if weights is None:
+            return rows
+        mass = torch.from_numpy(weights / weights.mean()).to(rows.dtype)
+        return replace(rows, weights=mass, unit=1 / float(weights.mean()))
+
+    def with_groups(self, groups: np.ndarray) -> BlockRows:
+        """The same rows, in memory, with groups (N,), None or NaN where one is not known."""
+        place, reading = self.places[0], replace(self.reading, groups=encode_known(groups)[1])
+        return replace(
+            self, places=[replace(place, block=replace(place.block, given=groups, chunks={}))], reading=reading
+        )
+
+    def unscaled(self, head: LinearHead) -> LinearHead:
+        """The head for features as they come."""
+        assert self.scaling is not None
+        return head.unscaled(self.scaling.mean, self.scaling.scale)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the scaled features are here, in one block."""
+        return self.reading.scaling is None
+
+    @property
+    def everything(self) -> RowChunk:
+        """All rows, which are in memory, at once."""
+        assert self.in_memory
+        features, targets = map(torch.from_numpy, self.places[0].block.read())
+        return RowChunk(features, targets, torch.arange(len(targets)), NOTHING)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -323,11 +372,18 @@ def merge_summaries(
     return one[0].merge(other[0]), torch.cat([one[1], other[1]])
 
 
-Masses = Callable[[RowChunk], Tensor]  # what each row of a chunk counts in the losses of K heads, (K, n)
+Weigh = Callable[[RowChunk], Tensor]  # how much each row of a chunk counts (n,)
+Masses = Callable[[RowChunk], Tensor]  # the same in the losses of K heads (K, n), which all rows together make one
 
 
-def even_masses(total: float, chunk: RowChunk) -> Tensor:
-    return chunk.features.new_full((1, len(chunk.targets)), 1 / total)
+def masses_of_one(weigh: Weigh | None, total: float, chunk: RowChunk) -> Tensor:
+    if weigh is None:
+        return chunk.features.new_full((1, len(chunk.targets)), 1 / total)
+    return weigh(chunk)[None] / total
+
+
+def class_masses(chunk: RowChunk, weigh: Weigh, num_classes: int) -> Tensor:
+    return torch.bincount(chunk.targets, weigh(chunk).double(), minlength=num_classes)
 
 
 @dataclass(frozen=True)
@@ -336,8 +392,7 @@ class BlockProblem:
 
     features: BlockRows
     decay: float
-    masses: Masses | None = None  # None: every row counts the same
-    class_counts: Tensor | None = None  # by those masses
+    weigh: Weigh | None = None  # None: every row counts the same
     prior: AttributePrior | None = None
 
     @property
@@ -351,11 +406,20 @@ class BlockProblem:
 
     def objective(self, settings: LossSettings) -> BlockObjective:
         rows = self.features
-        constant = torch.zeros(self.num_classes, dtype=torch.float64)
+        counts, constant = torch.from_numpy(rows.counts), torch.zeros(self.num_classes, dtype=torch.float64)
+        if self.weigh is not None:
+            counts = rows.total(class_masses, self.weigh, self.num_classes)
         if settings.name in ("la", "icda") and self.prior is None:
-            constant = log_shares(torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts)
-        masses = self.masses or partial(even_masses, rows.shape[0])
+            constant = log_shares(counts)
+        masses = partial(masses_of_one, self.weigh, float(counts.sum()))
         return BlockObjective(rows, Question(settings, masses, constant.to(rows.dtype)[None], prior=self.prior))
+
+    def part(self, chunk: RowChunk) -> Problem:
+        """Some of the rows, or all, as a problem in memory, with what each brings along."""
+        problem = replace(Problem.plain(chunk.features, chunk.targets, self.num_classes, 1.0), decay=self.decay)
+        if self.weigh is not None:
+            problem = reweigh(problem, self.weigh(chunk))
+        return problem if self.prior is None else replace(problem, log_prior=self.prior.added(chunk))
 
     def confusions(self, head: LinearHead) -> Tensor:
         return self.features.total(count_mistakes, head.weight, head.bias)

@@ -149,10 +149,6 @@ def trusted_heads(rows: BlockRows, decay: float) -> FoldHeads:
     return fit_fold_heads(rows, decay, trusted=first, balanced=False)
 
 
-def trust_masses(heads: FoldHeads, total: float, chunk: RowChunk) -> Tensor:
-    return trust(heads, chunk)[None] / total
-
-
 def sum_margins(rows: BlockRows, heads: FoldHeads) -> tuple[float, Tensor]:
     """The deviation of the margins, and sums (C,) of the probabilities of rows' own classes."""
     sums = rows.total(margin_sums, heads)

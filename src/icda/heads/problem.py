@@ -11,7 +11,7 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
-from icda.functional.prior import conditional_log_prior, joint_counts, tempered
+from icda.functional.prior import conditional_log_prior, joint_counts
 from icda.functional.strength import Strength, direct_strength
 from icda.heads.rows import Rows, row_chunks, times
 
@@ -208,7 +208,5 @@ def with_prior(problem: Problem, attributes: Tensor, strength: float = 1.0, unit
     """
     number = int(attributes.max()) + 1
     counts = joint_counts(attributes, problem.targets, number, problem.num_classes, problem.weights)
-    prior = conditional_log_prior(counts, 0.5 * unit * float(problem.weights.mean()))
-    if strength < 1:
-        prior = tempered(prior, torch.log_softmax(problem.class_counts.double().log(), 0), strength)
+    prior = conditional_log_prior(counts, 0.5 * unit * float(problem.weights.mean()), strength)
     return replace(problem, log_prior=prior.to(problem.weights)[attributes])

@@ -11,8 +11,8 @@ import torch
 
 from icda._version import __version__
 from icda.auditing import Audit, audit
-from icda.auditing.inputs import DECAY, standardise
-from icda.auditing.plan import spread_treatment
+from icda.auditing.inputs import standardise
+from icda.auditing.plan import plan_by_audit
 from icda.auditing.treatment import Treatment
 from icda.data.missing import is_missing
 from icda.data.own.table import crossed_groups
@@ -23,7 +23,7 @@ from icda.results.files import write_page
 from icda.serving.fit_data import EMBEDDED, FitData
 from icda.serving.folder import PAGE
 from icda.serving.head import HeadModel
-from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_named
+from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_rows
 from icda.serving.model import Model
 from icda.serving.trial import Answer, Trial, cross_validate, judge
 
@@ -85,7 +85,8 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     found = audit(train.features, train.labels, sample_names=train.names, seed=seed)
     audited = time.perf_counter()
     say("Fitting the head ...")
-    head = fit_named(method, train.features, train.labels, seed, train.groups, found.assessment)
+    rows = rows_of(train.features, train.labels, train.groups, seed)
+    head = fit_rows(rows, method, found.assessment)
     done = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
     model = HeadModel(head.classes, head.coef, head.intercept, data.reads, head.shortcut)
@@ -96,6 +97,12 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     fitted = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
     fitted = replace(fitted, has_shortcut_reader=head.shortcut is not None, groups=groups)
     return replace(fitted, model=replace(model, facts=fitted.facts()))
+
+
+def rows_of(X: np.ndarray, y: np.ndarray, groups: np.ndarray | None, seed: int) -> BlockRows:
+    """Samples in memory, with their groups as far as they are known."""
+    rows = BlockRows.of_arrays(X, y, seed=seed)
+    return rows if groups is None else rows.with_groups(groups)
 
 
 def check_out(folder: Path, overwrite: bool, allowed: Collection[str] = ()) -> None:
@@ -161,7 +168,7 @@ def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> t
     if treatment is None or treatment.name in ("group_prior", "group_weights"):  # the audit's own, said of all rows
         features, targets = torch.from_numpy(standardise(train.features)), torch.from_numpy(found.in_memory()[0].label)
         rows = BlockRows.of_memory(features, targets, len(found.class_names), seed=int(found.settings["seed"]))
-        treatment = spread_treatment(found.assessment, rows, DECAY * rows.shape[1])
+        treatment = plan_by_audit(rows, found.assessment).noted(rows).treatment
     return suspected_groups(found, treatment), False
 
 
@@ -173,7 +180,7 @@ def _trial(
 
     def way(name: str) -> Answer:
         def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None) -> np.ndarray:
-            head = fit_named(name, known, labels, seed, given)
+            head = fit_rows(rows_of(known, labels, given, seed), name)
             chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)
 
