@@ -60,6 +60,20 @@ class Contrast:
         robust = wrong_margin(self.robust.held_out(chunk), chunk.targets)
         return tie / self.deviation - CONTRAST_SHARE * robust / self.robust_deviation
 
+    def judged(self, chunk: RowChunk) -> tuple[Tensor, Tensor]:
+        """Logits (n, C) of the biased heads, and ties (n,)."""
+        return self.biased.held_out(chunk), self.ties(chunk)
+
+
+class HeldTies(NamedTuple):
+    """What heads say of rows in memory that they have not seen: logits (N, C) and ties (N,), as a `Contrast` says them."""
+
+    logits: Tensor
+    ties: Tensor
+
+    def judged(self, chunk: RowChunk) -> tuple[Tensor, Tensor]:
+        return self.logits[chunk.rows], self.ties[chunk.rows]
+
 
 def wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
     """How far the best wrong class is ahead of the target.
@@ -187,16 +201,15 @@ def find_contrast(
 
 def find_ties(
     rows: BlockRows, decay: float, rounds: int = 4, repeats: int = 1, max_iter: int = 100, tol: float = 1e-3
-) -> tuple[Tensor, Tensor]:
-    """Logits (N, C) and ties (N,) of rows in memory by heads that have not seen them: means over `repeats`, with other
-    folds each time."""
+) -> HeldTies:
+    """Of rows in memory: means over `repeats`, with other folds each time."""
     logits, ties = [], []
     for repeat in range(repeats):
         dealt = replace(rows, reading=replace(rows.reading, seed=rows.reading.seed + repeat))
         contrast, _ = find_contrast(dealt, decay, rounds, max_iter, tol)
         logits.append(dealt.gathered(contrast.biased.held_out))
         ties.append(dealt.gathered(contrast.ties))
-    return torch.stack(logits).mean(0), torch.stack(ties).mean(0)
+    return HeldTies(torch.stack(logits).mean(0), torch.stack(ties).mean(0))
 
 
 @dataclass(frozen=True)
