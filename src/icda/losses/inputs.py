@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 Reduction = Literal["none", "mean", "sum"]
 Counts: TypeAlias = Tensor | Sequence[Any] | None
 SUM_TOLERANCE = 0.02  # of a row of soft targets in bfloat16
-MOST = sys.float_info.max  # the largest number that is finite
 
 
 @dataclass(frozen=True)
@@ -173,96 +173,85 @@ def check_call(
     batch = LossBatch(features, targets, weight, bias, progress, logits, soft, valid, attributes, log_prior)
     if not loss.validate:
         return batch
-    looks = _looks(loss, batch)
+    figures = figures_of(loss, batch)
+    limits = owner, classes, loss.ignore_index, len(loss.prior) if attributes is not None else 0  # type: ignore[arg-type]
     if torch.compiler.is_compiling():
         from icda.losses.operators import checked_targets  # registers operators, which only a graph needs
 
-        figures, messages, lows, highs = zip(*looks, strict=True)
-        stacked = torch.stack([figure.detach().double() for figure in figures])
-        checked = checked_targets(targets, stacked, list(lows), list(highs), "\n".join(messages), owner)
-        return replace(batch, targets=checked).masked()
-    seen = checks.read_once(*(look.figure for look in looks))
-    refuse(seen, looks, owner, features)
-    return batch.masked() if seen[1] < size else replace(batch, valid=None)
+        stacked = torch.stack([figure.detach().double() for figure in figures.values()])
+        return replace(batch, targets=checked_targets(targets, stacked, ",".join(figures), *limits)).masked()
+    seen = dict(zip(figures, checks.read_once(*figures.values()), strict=True))
+    refuse(seen, *limits, features)
+    return batch.masked() if seen["counted"] < size else replace(batch, valid=None)
 
 
-class Look(NamedTuple):
-    """A figure of a call's values, what is said of one out of range, {} being the figure, and the range."""
-
-    figure: Tensor
-    message: str
-    low: float = 0.0
-    high: float = MOST
-
-
-def _looks(loss: AdjustedLoss, batch: LossBatch) -> list[Look]:
-    """What has to be known of the values, of the features and of how many samples count first; other rows hold anything."""
-    owner, number, targets = type(loss).__name__, loss.num_classes, batch.targets
+def figures_of(loss: AdjustedLoss, batch: LossBatch) -> dict[str, Tensor]:
+    """What has to be known of the values; rows that do not count may hold anything."""
+    targets = batch.targets
     by_row = torch.aminmax(batch.features.detach(), dim=1)
     rows = torch.maximum(-by_row.min, by_row.max)
     counted = torch.ones_like(rows, dtype=torch.bool) if batch.valid is None else batch.valid
-    labels = targets.clamp(0, number - 1)  # those out of range are refused anyhow
-    nothing = f"{owner} got no sample to learn from: all targets are ignore_index, {loss.ignore_index}."
-    outside = f"{owner} got label {{:.0f}}, outside 0..{number - 1} ({number} classes)."
-    infinite = (
-        f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning rate, "
-        "or start from weights that are finite."
-    )
-    no_value = (
-        f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
-    )
-    looks = [
-        Look(torch.where(counted, rows, 0).amax(), ""),  # `check_magnitude` says what is wrong with it
-        Look(counted.sum(), nothing, low=1),
-        *_within(targets, number, outside),
-        Look(magnitude(batch.weight), infinite),
-    ]
+    labels = targets.clamp(0, loss.num_classes - 1)  # those out of range are refused anyhow
+    found = {"features": torch.where(counted, rows, 0).amax(), "counted": counted.sum()}
+    found["lowest"], found["highest"] = torch.aminmax(targets)
+    found["weight"] = magnitude(batch.weight)
     if batch.bias is not None:
-        looks.append(Look(magnitude(batch.bias), infinite))
+        found["bias"] = magnitude(batch.bias)
     if isinstance(batch.progress, Tensor):
-        looks.append(Look(batch.progress.reshape(()), "progress is t/T in [0, 1], got {}.", high=1))
+        found["progress"] = batch.progress.reshape(())
     if batch.logits is not None:  # -inf masks a class, which must not be the target's
         logits = batch.logits.detach()
         least = torch.where(counted, logits.gather(1, labels[:, None])[:, 0], 0).amin().clamp(max=0)
-        looks.append(Look(torch.where(counted, logits.amax(1), 0).amax() - least, infinite, low=-MOST))
+        found["logits"] = torch.where(counted, logits.amax(1), 0).amax() - least
     if batch.soft is not None:
-        sums = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
-        message = f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1."
-        looks.append(Look(sums, message, high=SUM_TOLERANCE))
+        found["soft"] = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
     if batch.log_prior is not None:
-        own = magnitude(batch.log_prior.gather(1, labels[:, None])) + F.relu(batch.log_prior.amax())
-        message = f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin."
-        looks.append(Look(own, message))
+        found["log_prior"] = magnitude(batch.log_prior.gather(1, labels[:, None])) + F.relu(batch.log_prior.amax())
     if loss.class_weight is not None:
-        mass = torch.where(counted, loss.class_weight[labels], 0).sum()
-        looks.append(Look(mass, no_value, low=sys.float_info.min))
+        found["mass"] = torch.where(counted, loss.class_weight[labels], 0).sum()
     if batch.attributes is not None:
-        values = len(loss.prior)  # type: ignore[arg-type]
-        message = f"{owner} got attribute {{:.0f}}, outside 0..{values - 1} (the rows of its prior)."
-        looks += _within(batch.attributes, values, message)
+        found["lowest_attribute"], found["highest_attribute"] = torch.aminmax(batch.attributes)
     if (counts := loss.counts_read(batch)) is not None:
-        message = (
-            f"{owner} got class {{:.0f}}, of which its class_counts or prior have no sample: give the counts of the "
-            "training labels."
-        )
-        looks.append(Look(torch.where(counted & (counts[labels] == 0), labels, -1).amax(), message, -1, -1))
+        found["empty"] = torch.where(counted & (counts[labels] == 0), labels, -1).amax()
         if batch.soft is not None or loss.label_smoothing > 0:
             shares = torch.ones_like(counts) if batch.soft is None else batch.soft.amax(0)
-            looks.append(Look((shares * (counts == 0)).amax(), no_value, high=0))
-    return looks
+            found["on_empty"] = (shares * (counts == 0)).amax()
+    return found
 
 
-def _within(values: Tensor, number: int, message: str) -> list[Look]:
-    low, high = torch.aminmax(values)
-    return [Look(low, message), Look(high, message, -MOST, number - 1)]
-
-
-def refuse(seen: list[float], looks: Sequence[Any], owner: str, features: Tensor | None = None) -> None:
-    """Say what is wrong with the values, if anything is: nothing was updated yet."""
-    checks.check_magnitude(seen[0], features, owner, torch.float32)
-    for value, (_, message, low, high) in zip(seen, looks, strict=True):
-        if not low <= value <= high:
-            raise InputError(message.format(value))
+def refuse(
+    seen: Mapping[str, float], owner: str, classes: int, ignored: int, values: int, features: Tensor | None = None
+) -> None:
+    """Say what is wrong with the values, if anything is: nothing was updated yet. `values` are those of attributes."""
+    checks.check_magnitude(seen["features"], features, owner, torch.float32)
+    if seen["counted"] < 1:
+        raise InputError(f"{owner} got no sample to learn from: all targets are ignore_index, {ignored}.")
+    if not 0 <= seen["lowest"] <= seen["highest"] < classes:
+        wrong = seen["lowest"] if seen["lowest"] < 0 else seen["highest"]
+        raise InputError(f"{owner} got label {wrong:.0f}, outside 0..{classes - 1} ({classes} classes).")
+    if not all(math.isfinite(seen.get(name, 0)) for name in ("weight", "bias", "logits")):
+        raise InputError(
+            f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning "
+            "rate, or start from weights that are finite."
+        )
+    if not 0 <= seen.get("progress", 0) <= 1:
+        raise InputError(f"progress is t/T in [0, 1], got {seen['progress']}.")
+    if not seen.get("soft", 0) <= SUM_TOLERANCE:
+        raise InputError(f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1.")
+    if not math.isfinite(seen.get("log_prior", 0)):
+        raise InputError(f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin.")
+    if not 0 <= seen.get("lowest_attribute", 0) <= seen.get("highest_attribute", 0) < max(values, 1):
+        wrong = seen["lowest_attribute"] if seen["lowest_attribute"] < 0 else seen["highest_attribute"]
+        raise InputError(f"{owner} got attribute {wrong:.0f}, outside 0..{values - 1} (the rows of its prior).")
+    if seen.get("empty", -1) >= 0:
+        raise InputError(
+            f"{owner} got class {seen['empty']:.0f}, of which its class_counts or prior have no sample: give the counts of "
+            "the training labels."
+        )
+    if seen.get("mass", 1) < sys.float_info.min or seen.get("on_empty", 0) > 0:
+        raise InputError(
+            f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
+        )
 
 
 def check_progress(progress: Any) -> None:
