@@ -66,7 +66,7 @@ class FitPlan:
         """The rows with the treatment in them; fit it with LA or ICDA."""
         weigh, prior = self.weigh, None
         if rows.weights is not None:
-            weigh = partial(weights_of, rows.weights, weigh)
+            weigh = partial(treated_weights, rows.weights, weigh)
         if self.reader is not None and self.weigh is None:
             prior = AttributePrior.of(self.reader, rows, self.treatment.strength)
         treated = BlockProblem(rows, decay, weigh, prior)
@@ -108,7 +108,7 @@ def chosen_decay(
     return choose_decay(sample, settings, strata, seed, smoothing).decay * min(1.0, SAMPLES / count)
 
 
-def weights_of(weights: Tensor, weigh: Weigh | None, chunk: RowChunk) -> Tensor:
+def treated_weights(weights: Tensor, weigh: Weigh | None, chunk: RowChunk) -> Tensor:
     """The rows' own weights, of which `weights` (N,) are all, times what the treatment says."""
     own = weights[chunk.rows]
     return own if weigh is None else own * weigh(chunk)

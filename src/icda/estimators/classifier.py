@@ -130,18 +130,17 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
         if scale != 1 and isinstance(features, torch.Tensor):
             features = features / scale
         problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
-        unit = 1 / float(weights.mean())
-        problem = self._balanced(problem, None if given is None else given[used], unit)
+        problem = self._balanced(problem, None if given is None else given[used])
         if has_prior:
-            problem = put_prior(self, problem, attributes, log_prior, used, unit)
+            problem = put_prior(self, problem, attributes, log_prior, used)
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
             problem = replace(problem, strength=self._cross_fitted_strength(problem))
         self._keep(fit_head(problem, settings, self.max_iter, self.tol), scale)
         return self
 
-    def _balanced(self, problem: Problem, groups: np.ndarray | None, unit: float) -> Problem:
-        """The problem as `balance` and `through` ask for; `unit` is what a sample of weight one has in its weights."""
+    def _balanced(self, problem: Problem, groups: np.ndarray | None) -> Problem:
+        """The problem as `balance` and `through` ask for."""
         if self.balance is None:
             return problem
         if self.balance == "strength":
@@ -157,7 +156,7 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
             # Weights need many samples in a group: two groups per class. The prior asks what the shortcut predicts.
             attributes = guess.attributes if self.through == "prior" else guess.hurt.long()
         self.attributes_ = attributes.numpy()
-        return rebalance(problem, attributes, self.through, unit)
+        return rebalance(problem, attributes, self.through)
 
     def _read_groups(self, problem: Problem, groups: np.ndarray) -> torch.Tensor:
         """Groups as numbers; those that are not known are read off standardised features."""

@@ -196,12 +196,10 @@ def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: in
     return attributes is not None or log_prior is not None
 
 
-def put_prior(
-    estimator: Any, problem: Problem, attributes: Any, log_prior: Any, used: np.ndarray, unit: float
-) -> Problem:
-    """The problem of the `used` samples with their prior; `unit` is what a sample of weight one has in its weights."""
+def put_prior(estimator: Any, problem: Problem, attributes: Any, log_prior: Any, used: np.ndarray) -> Problem:
+    """The problem of the `used` samples with their prior."""
     if log_prior is not None:
         given = np.asarray(log_prior, dtype=np.float64)[used]
         return replace(problem, log_prior=torch.from_numpy(given).to(problem.weights))
     estimator.attributes_ = np.unique(np.asarray(attributes)[used], return_inverse=True)[1]
-    return rebalance(problem, torch.from_numpy(estimator.attributes_), "prior", unit)
+    return rebalance(problem, torch.from_numpy(estimator.attributes_), "prior")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from icda.functional.strength import Strength
 from icda.heads.problem import LossSettings, Problem
-from icda.heads.solver import LinearHead, fit_folds, fit_head
+from icda.heads.solver import LinearHead, fit_folds
 from icda.heads.threads import threads_for
 
 FACTORS = (1.0, 0.1, 0.01)  # of the decay a problem comes with
@@ -37,10 +37,7 @@ def cross_fitted_logits(
     """
     inside = outside_folds(strata, folds, seed)
     with threads_for(problem.products):
-        if together:
-            heads = fit_folds(problem, settings, inside, max_iter, tol)
-        else:
-            heads = [fit_head(problem.rows(mask), settings, max_iter, tol) for mask in inside]
+        heads = fit_folds(problem, settings, inside, max_iter, tol, together=together)
         return held_out_logits(problem, heads, inside)
 
 
@@ -80,6 +77,15 @@ def cross_fitted_strength(logits: Tensor, targets: Tensor) -> Strength:
     probabilities = torch.softmax(logits, 1)
     per_sample = 1 - probabilities.gather(1, targets[:, None])[:, 0]
     return Strength(probabilities.scatter(1, targets[:, None], 0), per_sample)
+
+
+def belief(probabilities: Tensor, targets: Tensor) -> Tensor:
+    """p_y / max_c p_c (N,): how far each label is believed.
+
+    >>> belief(torch.tensor([[0.25, 0.75], [0.25, 0.75]]), torch.tensor([1, 0])).round(decimals=3).tolist()
+    [1.0, 0.3330000042915344]
+    """
+    return probabilities.gather(1, targets[:, None])[:, 0] / probabilities.max(1).values
 
 
 def choose_decay(

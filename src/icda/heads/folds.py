@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockObjective, BlockRows, Question, RowChunk
-from icda.heads.descent import METRIC_SHARE, Coordinates, descend
-from icda.heads.objective import from_rows, head_rows, to_rows
+from icda.heads.blocks import BlockObjective, BlockProblem, BlockRows, Question, RowChunk
+from icda.heads.cross_fit import belief
+from icda.heads.descent import METRIC_SHARE, Coordinates
 from icda.heads.problem import LossSettings, Problem
-from icda.heads.solver import MOST_ROWS, PLAIN_MEMORY
+from icda.heads.solver import MOST_ROWS, LinearHead, minimise
 from icda.heads.threads import threads_for
 
 CONTRAST_SHARE = 0.5  # of the robust margin that is taken off the biased one
@@ -86,9 +86,8 @@ def wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def trust(heads: FoldHeads, chunk: RowChunk) -> Tensor:
-    """p_y / max_c p_c (n,) of heads that have not seen the row."""
-    probabilities = torch.softmax(heads.held_out(chunk), 1)
-    return probabilities.gather(1, chunk.targets[:, None])[:, 0] / probabilities.max(1).values
+    """How far heads that have not seen a row believe its label (n,)."""
+    return belief(torch.softmax(heads.held_out(chunk), 1), chunk.targets)
 
 
 @dataclass(frozen=True)
@@ -144,17 +143,16 @@ def fit_fold_heads(
     table = cells / (inside @ cells)[:, None]
     constant = torch.zeros(folds, classes, dtype=torch.float64) if balanced else inside.log()
     question = Question(LossSettings("ce"), partial(kinds.masses, table), constant.to(rows.dtype))
-    begin = torch.zeros(folds * head_rows(classes), rows.shape[1] + 1, dtype=rows.dtype)
+    starts = [LinearHead.zeros(classes, rows.shape[1], rows.dtype)] * folds
     if start is not None:
-        begin = to_rows(torch.cat([start.weight, start.bias[:, :, None]], 2))
+        starts = [LinearHead(*pair) for pair in zip(*start, strict=True)]
     metric = None
     if classes > 2 and rows.shape[1] ** 2 <= METRIC_SHARE * rows.shape[0] * classes:
         metric = Coordinates.of(rows.scaled(rows.sampled), decay, 1 / classes)
-    shrink = 0.5 * decay if classes == 2 else decay
-    with threads_for(max(map(len, rows.places)) * rows.shape[1] * folds * classes):
-        found = descend(BlockObjective(rows, question), begin, shrink, max_iter, tol, PLAIN_MEMORY, metric)
-    heads = from_rows(found.parameters, classes)
-    return FoldHeads(heads[:, :, :-1].contiguous(), heads[:, :, -1].contiguous())
+    problem, objective = BlockProblem(rows, decay), BlockObjective(rows, question)
+    with threads_for(folds * problem.products):
+        heads = minimise(problem, objective, question.settings, starts, max_iter, tol, metric)
+    return FoldHeads(torch.stack([head.weight for head in heads]), torch.stack([head.bias for head in heads]))
 
 
 def trusted_heads(rows: BlockRows, decay: float) -> FoldHeads:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from icda.functional.prior import conditional_log_prior, joint_counts
 from icda.heads.blocks import BlockRows, RowChunk
-from icda.heads.cross_fit import held_out_logits, outside_folds
+from icda.heads.cross_fit import balanced_share, belief, held_out_logits, outside_folds
 from icda.heads.folds import FoldHeads, fit_fold_heads
 from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.rows import Rows
@@ -168,7 +168,7 @@ class SpreadReader(AttributeReader):
         problem = rebalance(Problem.plain(features, values, number, rows.shape[1] / len(values)), even)
         allowed = _allowed(chunk, values, rows.num_classes, number)
         held_out = likely(held_out_values(problem), chunk.targets, allowed)
-        trust = held_out.gather(1, values[:, None])[:, 0] / held_out.max(1).values
+        trust = belief(held_out, values)
         right = held_out.argmax(1) == values
         slips = (trust < SLIP) & (right.double().mean() >= GOOD)
         trusted = Problem.of(features, values, number, 1 / rows.shape[1], trust.clamp(min=1e-3).to(features).numpy())
@@ -213,11 +213,8 @@ def reading_quality(right: Tensor, values: Tensor) -> ReadingQuality:
     >>> print(reading_quality(torch.tensor([True] * 20 + [False] * 4), torch.tensor([0, 1] * 12)))
     83% right on 24 known samples it was not fitted to (64% to 93%)
     """
-    counts = torch.bincount(values).double()
-    present = counts > 0
-    shares = torch.bincount(values, right.double())[present] / counts[present]
-    accuracy = float(shares.mean())
-    worth = float(present.sum() ** 2 / (1 / counts[present]).sum())  # rows, were every value as frequent
+    accuracy, counts = balanced_share(right, values), values.unique(return_counts=True)[1].double()
+    worth = float(len(counts) ** 2 / (1 / counts).sum())  # rows, were every value as frequent
     centre = (accuracy + Z**2 / (2 * worth)) / (1 + Z**2 / worth)
     reach = Z / (1 + Z**2 / worth) * (accuracy * (1 - accuracy) / worth + Z**2 / (4 * worth**2)) ** 0.5
     bounds = max(centre - reach, 0.0), min(centre + reach, 1.0)

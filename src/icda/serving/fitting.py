@@ -85,7 +85,7 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     found = audit(train.features, train.labels, sample_names=train.names, seed=seed)
     audited = time.perf_counter()
     say("Fitting the head ...")
-    rows = rows_of(train.features, train.labels, train.groups, seed)
+    rows = memory_rows(train.features, train.labels, train.groups, seed)
     head = fit_rows(rows, method, found.assessment)
     done = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
@@ -99,7 +99,7 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     return replace(fitted, model=replace(model, facts=fitted.facts()))
 
 
-def rows_of(X: np.ndarray, y: np.ndarray, groups: np.ndarray | None, seed: int) -> BlockRows:
+def memory_rows(X: np.ndarray, y: np.ndarray, groups: np.ndarray | None, seed: int) -> BlockRows:
     """Samples in memory, with their groups as far as they are known."""
     rows = BlockRows.of_arrays(X, y, seed=seed)
     return rows if groups is None else rows.with_groups(groups)
@@ -180,7 +180,7 @@ def _trial(
 
     def way(name: str) -> Answer:
         def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None) -> np.ndarray:
-            head = fit_rows(rows_of(known, labels, given, seed), name)
+            head = fit_rows(memory_rows(known, labels, given, seed), name)
             chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)
 
