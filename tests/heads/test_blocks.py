@@ -9,7 +9,8 @@ import torch
 
 from icda.errors import InputError
 from icda.heads import folds, solver
-from icda.heads.blocks import BlockProblem, BlockRows, MemoryBlock, Scaling, merge_summaries, summarise
+from icda.heads.block_problem import BlockProblem
+from icda.heads.blocks import BlockRows, MemoryBlock, Scaling, merge_summaries, summarise
 from icda.heads.dealing import deal_folds
 from icda.heads.folds import (
     Contrast,

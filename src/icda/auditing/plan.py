@@ -13,7 +13,8 @@ from icda.auditing.assessment import Assessment, assess, draw_sample
 from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY
 from icda.auditing.treatment import Treatment
-from icda.heads.blocks import BlockProblem, BlockRows, Reading, RowChunk, Weigh
+from icda.heads.block_problem import BlockProblem, Weigh
+from icda.heads.blocks import BlockRows, Reading, RowChunk
 from icda.heads.cross_fit import GROUP_SMOOTHING, MOST_NUMBERS, choose_decay
 from icda.heads.dealing import Place
 from icda.heads.folds import trust, trusted_heads

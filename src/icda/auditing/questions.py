@@ -93,7 +93,7 @@ def choose(
     def at_random(row: int) -> str:
         return f"drawn at random from {named(targets[row])}"
 
-    targets, seed = torch.from_numpy(rows.places[0].block.targets), rows.reading.seed
+    targets, seed = rows.everything.targets, rows.reading.seed
     predicted = rows.gathered(shown.heads.held_out).argmax(1)
     contradicted = (predicted != targets).numpy()
     known = np.flatnonzero(codes >= 0)
@@ -169,7 +169,7 @@ def _stability(
 ) -> float:
     """The share of samples that readers fitted without a fifth of the answers read alike, pairs counting alike."""
     whole = rows.gathered(reader.read)
-    pairs = torch.from_numpy(rows.places[0].block.targets) * reader.number + whole
+    pairs = rows.everything.targets * reader.number + whole
     part = scrambled(known, seed).argsort().argsort() % PARTS
     same = torch.zeros(len(whole), dtype=torch.float64)
     for left_out in range(PARTS):

@@ -107,7 +107,8 @@ def audit(
         require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work
     start = time.perf_counter()
     features, targets, names, samples = check_inputs(X, y, class_names, sample_names, folds)
-    rows = replace(BlockRows.of_memory(features, targets, len(names), folds, seed), names=np.array(names, dtype=object))
+    rows = BlockRows.of_memory(features, targets, len(names), folds, seed)
+    rows = replace(rows, reading=replace(rows.reading, classes=np.array(names, dtype=object)))
     limits = settings.rounds, repeats, settings.max_iter, settings.tol
     held = find_ties(rows, settings.decay(rows), *limits)
     probabilities, labels = torch.softmax(held.logits.double(), 1).numpy(), targets.numpy()
@@ -172,7 +173,7 @@ def _audit(
     assessment = assess(rows)
     sample = assessment.sample._replace(features=assessment.sample.features.to(rows.dtype))
     logits, ties = held.judged(sample)
-    names = [str(name) for name in rows.names]
+    names = [str(name) for name in rows.reading.classes]
     problem = Problem.plain(sample.features, sample.targets, len(names), settings.decay(rows))
     imbalance = measure_imbalance(rows.counts, names)
     joint = scaled_joint(sums.confident, rows.counts)

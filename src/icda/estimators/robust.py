@@ -147,14 +147,14 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """By the group of each sample as a head reads it that the metadata taught."""
         if any(part is None for part in (X_meta, y_meta, groups_meta)):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
-        assert rows.scaling is not None
+        assert rows.reading.scaling is not None
         features = rows.everything.features
         X_meta, found = check_metadata(self, X_meta, y_meta, features.numpy().dtype)
         codes, groups_meta = torch.from_numpy(found), column_or_1d(groups_meta)
         check_consistent_length(X_meta, groups_meta)
         values = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
         decay = DECAY * X_meta.shape[1] if self.C is None else 1 / (self.C * len(codes))
-        trusted = rows.scaling.apply(torch.from_numpy(X_meta))
+        trusted = rows.reading.scaling.apply(torch.from_numpy(X_meta))
         head = reading_head(trusted, codes, values, len(self.classes_), decay)
         known = rows.with_groups(head.logits(features).argmax(1).numpy())
         plan = plan_by_groups(known).noted(known)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockObjective, BlockProblem, BlockRows, Question, RowChunk
+from icda.heads.block_problem import BlockObjective, BlockProblem, Question
+from icda.heads.blocks import BlockRows, RowChunk
 from icda.heads.cross_fit import belief
 from icda.heads.descent import METRIC_SHARE, Coordinates
 from icda.heads.problem import LossSettings, Problem
@@ -148,7 +149,7 @@ def fit_fold_heads(
         starts = [LinearHead(*pair) for pair in zip(*start, strict=True)]
     metric = None
     if classes > 2 and rows.shape[1] ** 2 <= METRIC_SHARE * rows.shape[0] * classes:
-        metric = Coordinates.of(rows.scaled(rows.sampled), decay, 1 / classes)
+        metric = Coordinates.of(rows.reading.scaled(rows.sampled), decay, 1 / classes)
     problem, objective = BlockProblem(rows, decay), BlockObjective(rows, question)
     with threads_for(folds * problem.products):
         heads = minimise(problem, objective, question.settings, starts, max_iter, tol, metric)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.heads.blocks import BlockProblem
+from icda.heads.block_problem import BlockProblem
 from icda.heads.descent import LEAST_AUGMENTED, LEAST_WORK, METRIC_SHARE, Coordinates, Descent, descend
 from icda.heads.objective import FoldObjective, Objective, from_rows, head_rows, to_rows
 from icda.heads.problem import AUGMENTED, LossName, LossSettings, Problem

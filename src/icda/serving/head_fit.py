@@ -103,7 +103,9 @@ def fit_rows(rows: BlockRows, method: str, assessment: Assessment | None = None)
         shortcut = reader_of_new(rows, plan.reader, plan.assessment)
     done, C = treatment if method == AUTO else None, 1 / (problem.decay * rows.shape[0])
     how = head.iterations, head.converged
-    return Head(rows.names, plain.weight.numpy(), plain.bias.numpy(), C, done, plan.assessment, shortcut, *how)
+    return Head(
+        rows.reading.classes, plain.weight.numpy(), plain.bias.numpy(), C, done, plan.assessment, shortcut, *how
+    )
 
 
 def done_in_words(method: str, head: Head) -> str:
