@@ -115,6 +115,11 @@ def treated_weights(weights: Tensor, weigh: Weigh | None, chunk: RowChunk) -> Te
     return own if weigh is None else own * weigh(chunk)
 
 
+def plan_rows(rows: BlockRows, assessment: Assessment | None = None) -> FitPlan:
+    """By the groups that rows say, else by an audit, which an `assessment` of the same rows spares."""
+    return plan_by_audit(rows, assessment) if rows.reading.groups is None else plan_by_groups(rows)
+
+
 def plan_by_audit(rows: BlockRows, assessment: Assessment | None = None) -> FitPlan:
     """What the audit of a sample calls for; of rows that were not asked, a head says it that learned it from the sample."""
     assessment = assessment or assess(rows)

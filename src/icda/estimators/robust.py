@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from icda.auditing.assessment import Assessment
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
-from icda.auditing.plan import FitPlan, plan_by_attributes, plan_by_audit, plan_by_groups, treated_problem
+from icda.auditing.plan import plan_by_attributes, plan_rows, treated_problem
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import (
@@ -111,15 +111,15 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         codes = encode_classes(self, y)
         weights, used = check_weights(self, sample_weight, y, X.dtype)
         rows = BlockRows.of_arrays(X[used], codes[used], weights[used], self._seed())
-        if groups is not None:
-            groups = check_groups(groups, len(used))[used]
-            if groups.ndim == 1:
-                rows = rows.with_groups(groups)
-            plan = plan_by_groups(rows) if groups.ndim == 1 else plan_by_attributes(rows, groups)
-        elif any(part is not None for part in (X_meta, y_meta, groups_meta)):
-            plan = self._plan_by_metadata(rows, X_meta, y_meta, groups_meta)
-        else:
-            plan = plan_by_audit(rows, assessment)
+        known = None if groups is None else check_groups(groups, len(used))[used]
+        taught = known is None and any(part is not None for part in (X_meta, y_meta, groups_meta))
+        if taught:
+            known = self._read_groups(rows, X_meta, y_meta, groups_meta)
+        if known is not None and known.ndim == 1:
+            rows = rows.with_groups(known)
+        plan = plan_rows(rows, assessment) if known is None or known.ndim == 1 else plan_by_attributes(rows, known)
+        if taught:
+            plan = replace(plan, treatment=replace(plan.treatment, reasons=[TAUGHT]))
         total = float(weights[used].sum())
         decay = None if self.C is None else 1 / (self.C * total)
         settings = LossSettings(self.loss)
@@ -143,8 +143,8 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _plan_by_metadata(self, rows: BlockRows, X_meta: Any, y_meta: Any, groups_meta: Any) -> FitPlan:
-        """By the group of each sample as a head reads it that the metadata taught."""
+    def _read_groups(self, rows: BlockRows, X_meta: Any, y_meta: Any, groups_meta: Any) -> np.ndarray:
+        """The group of each sample, by a head that the metadata taught."""
         if any(part is None for part in (X_meta, y_meta, groups_meta)):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
         assert rows.reading.scaling is not None
@@ -156,6 +156,4 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         decay = DECAY * X_meta.shape[1] if self.C is None else 1 / (self.C * len(codes))
         trusted = rows.reading.scaling.apply(torch.from_numpy(X_meta))
         head = reading_head(trusted, codes, values, len(self.classes_), decay)
-        known = rows.with_groups(head.logits(features).argmax(1).numpy())
-        plan = plan_by_groups(known).noted(known)
-        return replace(plan, treatment=replace(plan.treatment, reasons=[TAUGHT]))
+        return head.logits(features).argmax(1).numpy()

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from icda._version import __version__
 from icda.auditing.assessment import Assessment, draw_sample
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import FitPlan, plan_by_audit, plan_by_groups, treated_problem
+from icda.auditing.plan import FitPlan, plan_rows, treated_problem
 from icda.auditing.treatment import Treatment
 from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import feature_names, find_blocks, names_split, number_kind
@@ -86,11 +86,10 @@ def fit_rows(rows: BlockRows, method: str, assessment: Assessment | None = None)
     """
     settings = LossSettings("la" if method == AUTO else method)  # type: ignore[arg-type]
     plan = FitPlan(Treatment("logit_adjustment", []))
-    if method == AUTO and rows.reading.groups is None:
-        plan = plan_by_audit(rows, assessment)
-        rows.say("" if plan.assessment is None else plan.assessment.summary)
-    elif method == AUTO:
-        plan = plan_by_groups(rows)
+    if method == AUTO:
+        plan = plan_rows(rows, assessment)
+    if plan.assessment is not None:
+        rows.say(plan.assessment.summary)
     # For another loss the decay is chosen as for the recommended head: what is compared is the loss.
     problem, treatment = treated_problem(rows, plan, settings)
     head = fit_head(problem, settings, MAX_ITER, 1e-4)
