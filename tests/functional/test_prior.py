@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from icda.cross_fit.networks import answer_log_prior
 from icda.functional.class_balance import effective_number_weights
 from icda.functional.confusion import count_confusions
-from icda.functional.prior import answer_log_prior, conditional_log_prior, joint_counts, log_ratio
+from icda.functional.prior import conditional_log_prior, joint_counts, log_ratio
 from icda.metrics import confusion_matrix
 
 COUNTS = torch.tensor([5000, 700, 83, 1])

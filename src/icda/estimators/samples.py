@@ -22,8 +22,7 @@ from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
 from icda.heads.problem import Problem, rebalance
 from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
-from icda.losses.inputs import check_flags
-from icda.statistics.checks import check_number
+from icda.statistics.checks import check_flags, check_number
 
 EXTREME = 1e4  # beyond, features are divided by their largest value for the solver
 WILD = 10.0  # how many times larger or further off metadata may be before it is said

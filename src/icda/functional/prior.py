@@ -48,12 +48,3 @@ def conditional_log_prior(counts: Tensor, smoothing: float = 0.5, strength: floa
     if strength < 1:
         log_prior = strength * log_prior + (1 - strength) * torch.log_softmax(counts.sum(0).log(), 0)
     return log_prior
-
-
-def answer_log_prior(answers: Tensor, targets: Tensor, num_classes: int) -> Tensor:
-    """log P(y | answer) of every sample (N, C), counted over the samples: the answer is taken for an attribute.
-
-    >>> answer_log_prior(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1]), 2).exp()[0]
-    tensor([0.8333, 0.1667])
-    """
-    return conditional_log_prior(joint_counts(answers, targets, num_classes, num_classes)).float()[answers]

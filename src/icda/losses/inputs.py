@@ -6,7 +6,7 @@ import inspect
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -17,9 +17,10 @@ from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
 from icda.functional.grouping import on_host
+from icda.losses.batch import LossBatch
 from icda.losses.head import head_parameters
 from icda.statistics import checks
-from icda.statistics.checks import check_float, check_labels, check_number, magnitude
+from icda.statistics.checks import check_flags, check_float, check_labels, check_number, magnitude
 
 if TYPE_CHECKING:
     from icda.losses.base import AdjustedLoss
@@ -27,68 +28,6 @@ if TYPE_CHECKING:
 Reduction = Literal["none", "mean", "sum"]
 Counts: TypeAlias = Tensor | Sequence[Any] | None
 SUM_TOLERANCE = 0.02  # of a row of soft targets in bfloat16
-
-
-@dataclass(frozen=True)
-class LossBatch:
-    """A checked call. Where a target is `ignore_index`, `valid` is False and `targets` says 0; None if all count.
-
-    `soft` (N, C) are targets given as probabilities, `targets` then the most likely class of each sample. `attributes`
-    (N,) and `log_prior` (N, C) say which prior a sample has, for losses with one.
-    """
-
-    features: Tensor
-    targets: Tensor
-    weight: Tensor
-    bias: Tensor | None
-    progress: float | Tensor
-    logits: Tensor | None = None
-    soft: Tensor | None = None
-    valid: Tensor | None = None
-    attributes: Tensor | None = None
-    log_prior: Tensor | None = None
-
-    def with_logits(self) -> LossBatch:
-        """The batch with what the head says, unless logits were given."""
-        if self.logits is not None:
-            return self
-        return replace(self, logits=F.linear(self.features, self.weight, self.bias))
-
-    @property
-    def wide_logits(self) -> Tensor:
-        assert self.logits is not None
-        return self.logits.float() if self.logits.dtype in (torch.float16, torch.bfloat16) else self.logits
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether a backward pass is under way: a forward pass inside it is a repetition of one that was made."""
-        if torch.compiler.is_compiling():
-            return False
-        return torch._C._current_graph_task_id() != -1  # -1 outside; torch's own checkpointing asks the same
-
-    def constants(self, moves_features: bool = False) -> tuple[Tensor, Tensor, Tensor, float | Tensor, Tensor]:
-        """What phi is made of: features, targets, weight, progress, and the detached logits without bias."""
-        dtype = torch.promote_types(self.weight.dtype, torch.float32)
-        assert self.logits is not None
-        products = self.logits.detach().to(dtype)
-        if self.bias is not None:
-            products = products - self.bias.detach().to(dtype)
-        features = self.features if moves_features else self.features.detach()
-        progress = self.progress
-        if torch.compiler.is_compiling():  # a tensor, so that a new value is no new graph
-            progress = torch.ones((), dtype=torch.float64) * progress
-        return features.to(dtype), self.targets, self.weight.to(dtype), progress, products
-
-    def zero_ignored(self, values: Tensor) -> Tensor:
-        """Values (N, ...) with zeros in the rows that do not count."""
-        if self.valid is None:
-            return values
-        return torch.where(self.valid.view(-1, *(1,) * (values.dim() - 1)), values, 0)
-
-    def masked(self) -> LossBatch:
-        """The batch with zeros in the rows that do not count: what stands there may be anything."""
-        logits = None if self.logits is None else self.zero_ignored(self.logits)
-        return replace(self, features=self.zero_ignored(self.features), logits=logits)
 
 
 def check_settings(loss: AdjustedLoss, class_counts: Any, unknown: dict[str, Any]) -> None:
@@ -108,14 +47,6 @@ def check_settings(loss: AdjustedLoss, class_counts: Any, unknown: dict[str, Any
         raise InputError(f"{owner} is no cross entropy, so that label_smoothing has no meaning for it.")
     if loss.needs_counts and class_counts is None:
         raise InputError(f"{owner} needs class_counts: the number of training samples of each class.")
-
-
-def check_flags(owner: object, *names: str) -> None:
-    """Settings of an object that must be True or False."""
-    for name in names:
-        value = getattr(owner, name)
-        if not isinstance(value, bool):
-            raise InputTypeError(f"{type(owner).__name__} expects {name} as True or False, got {value!r}.")
 
 
 def check_call(
@@ -226,9 +157,7 @@ def refuse(
     checks.check_magnitude(seen["features"], features, owner, torch.float32)
     if seen["counted"] < 1:
         raise InputError(f"{owner} got no sample to learn from: all targets are ignore_index, {ignored}.")
-    if not 0 <= seen["lowest"] <= seen["highest"] < classes:
-        wrong = seen["lowest"] if seen["lowest"] < 0 else seen["highest"]
-        raise InputError(f"{owner} got label {wrong:.0f}, outside 0..{classes - 1} ({classes} classes).")
+    checks.check_within(seen["lowest"], seen["highest"], classes, owner, "label", f"{classes} classes")
     if not all(math.isfinite(seen.get(name, 0)) for name in ("weight", "bias", "logits")):
         raise InputError(
             f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning "
@@ -240,9 +169,9 @@ def refuse(
         raise InputError(f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1.")
     if not math.isfinite(seen.get("log_prior", 0)):
         raise InputError(f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin.")
-    if not 0 <= seen.get("lowest_attribute", 0) <= seen.get("highest_attribute", 0) < max(values, 1):
-        wrong = seen["lowest_attribute"] if seen["lowest_attribute"] < 0 else seen["highest_attribute"]
-        raise InputError(f"{owner} got attribute {wrong:.0f}, outside 0..{values - 1} (the rows of its prior).")
+    if "lowest_attribute" in seen:
+        low, high = seen["lowest_attribute"], seen["highest_attribute"]
+        checks.check_within(low, high, values, owner, "attribute", "the rows of its prior")
     if seen.get("empty", -1) >= 0:
         raise InputError(
             f"{owner} got class {seen['empty']:.0f}, of which its class_counts or prior have no sample: give the counts of "
@@ -292,40 +221,3 @@ def check_counts(loss: AdjustedLoss, given: Any, name: str) -> Tensor | None:
     if not counts.is_meta and (not torch.isfinite(counts).all() or (counts < 0).any() or counts.sum() == 0):
         raise InputError(f"{owner} expects {name} that are finite, not negative and not all zero.")
     return counts
-
-
-def is_off(factor: Any) -> bool:
-    """Whether a term with this factor is nothing; of a tensor nobody asks, and the term is computed.
-
-    >>> is_off(0.0), is_off(0.5)
-    (True, False)
-    """
-    return not isinstance(factor, Tensor) and factor == 0
-
-
-def reduce_losses(loss: AdjustedLoss, adjusted: Tensor, batch: LossBatch, extra: Tensor | None = None) -> Tensor:
-    """Cross entropy of the adjusted logits, or what the loss has in its place, plus `extra` of each sample (N,)."""
-    if loss.is_cross_entropy:
-        labels = batch.targets if batch.valid is None else torch.where(batch.valid, batch.targets, loss.ignore_index)
-        value = F.cross_entropy(
-            adjusted,
-            labels if batch.soft is None else batch.soft.to(adjusted),
-            None if loss.class_weight is None else loss.class_weight.to(adjusted),
-            ignore_index=loss.ignore_index,
-            reduction=loss.reduction,
-            label_smoothing=loss.label_smoothing,
-        )
-    else:
-        value = _reduce(loss, loss.sample_losses(adjusted, batch.targets), batch)  # type: ignore[operator]
-    return value if extra is None else value + _reduce(loss, extra, batch)
-
-
-def _reduce(loss: AdjustedLoss, losses: Tensor, batch: LossBatch) -> Tensor:
-    """Losses of samples (N,), weighted by `class_weight` as cross entropy would be."""
-    weights = torch.ones_like(losses) if loss.class_weight is None else loss.class_weight[batch.targets].to(losses)
-    if batch.valid is not None:
-        losses, weights = torch.where(batch.valid, losses, 0), weights * batch.valid
-    if loss.reduction == "none":
-        return losses * weights
-    total = (losses * weights).sum()
-    return total if loss.reduction == "sum" else total / weights.sum()
