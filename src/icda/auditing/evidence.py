@@ -10,7 +10,7 @@ from torch import Tensor
 from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
 from icda.cross_fit.pairs import DECAY, MAX_ITER, PAIR_RATIO, TOL, PairEvidence, measure_pair, quick_logits, share
 from icda.cross_fit.twins import LENGTH, scaled_to
-from icda.heads.cross_fit import balanced_share, stratified_folds
+from icda.heads.cross_fit import balanced_share, folds_of_strata
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
@@ -139,7 +139,7 @@ def lost_accuracy(sketch: Sketch, labels: Tensor, num_classes: int, seed: int) -
     """
     if sketch.whole is None:
         return 0.0
-    inside = stratified_folds(labels, 2, seed) == 0
+    inside = folds_of_strata(labels, 2, seed) == 0
     right = []
     for features in (sketch.whole, sketch.features[sketch.rows]):
         problem = Problem.plain(features, labels, num_classes, DECAY).rows(inside)

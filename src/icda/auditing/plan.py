@@ -151,7 +151,7 @@ def plan_by_groups(rows: BlockRows, shown: ClassLogits | None = None) -> FitPlan
     names = [str(name) for name in rows.reading.groups]
     number, reasons = len(names), [GIVEN]
     reader: AnyReader = GivenGroups(number)
-    known = torch.cat(list(rows.each(known_groups)), 1)
+    known = torch.cat(list(rows.each(rows_with_groups)), 1)
     if known.shape[1] < rows.shape[0]:
         known_share = f"The group is known for {known.shape[1]} of {rows.shape[0]} samples"
         if number < 2:
@@ -203,7 +203,7 @@ def _goes_with_class(rows: BlockRows, known: Tensor) -> bool:
     return all(len(part.unique()) == pairs.shape[1] for part in pairs)
 
 
-def known_groups(place: Place, reading: Reading) -> Tensor:
+def rows_with_groups(place: Place, reading: Reading) -> Tensor:
     """Numbers of a block's rows whose group is known, and the groups: (2, M)."""
     codes = reading.group_codes(place)
     assert codes is not None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -29,10 +29,8 @@ from icda.heads.folds import contrast_groups
 from icda.heads.problem import LossName, LossSettings, Problem, Through, rebalance, reweigh
 from icda.heads.solver import fit_head
 
-LOSSES = ("ce", "la", "isda", "risda", "icda")
+LOSSES = get_args(LossName)
 Balance = Literal["class", "group", "errors", "contrast", "strength"]
-BALANCES = (None, "class", "group", "errors", "contrast", "strength")
-THROUGH = ("weights", "statistics", "prior")
 STRENGTHS = ("angle", "cross_fitted")
 
 
@@ -183,7 +181,8 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
         return cross_fitted_strength(logits, problem.targets)
 
     def _check_settings(self) -> None:
-        choices: dict[str, Any] = {"loss": LOSSES, "balance": BALANCES, "through": THROUGH, "strength": STRENGTHS}
+        choices: dict[str, Any] = {"loss": LOSSES, "balance": (None, *get_args(Balance))}
+        choices |= {"through": get_args(Through), "strength": STRENGTHS}
         check_settings(self, ("lambda0", "beta", "C", "tol"), ("max_iter", "random_state"), **choices)
         if self.balance is None and self.through != "weights":
             raise InputError(

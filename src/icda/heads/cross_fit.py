@@ -43,7 +43,7 @@ def cross_fitted_logits(
 
 def outside_folds(strata: Tensor, folds: int, seed: int) -> Tensor:
     """Masks (folds, N): the samples that the head of each fold is fitted to, all but the fold's own."""
-    fold = stratified_folds(strata, folds, seed)
+    fold = folds_of_strata(strata, folds, seed)
     return torch.arange(folds)[:, None] != fold
 
 
@@ -55,10 +55,10 @@ def held_out_logits(problem: Problem, heads: Sequence[LinearHead], inside: Tenso
     return total
 
 
-def stratified_folds(strata: Tensor, folds: int, seed: int) -> Tensor:
+def folds_of_strata(strata: Tensor, folds: int, seed: int) -> Tensor:
     """A fold number for every sample; each stratum is spread evenly over the folds.
 
-    >>> torch.bincount(stratified_folds(torch.tensor([0] * 6 + [1] * 4), folds=2, seed=0)).tolist()
+    >>> torch.bincount(folds_of_strata(torch.tensor([0] * 6 + [1] * 4), folds=2, seed=0)).tolist()
     [5, 5]
     """
     generator = torch.Generator().manual_seed(seed)

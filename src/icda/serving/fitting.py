@@ -130,20 +130,6 @@ def write_fitted(fitted: Fitted, folder: Path, page: str) -> None:
         fitted.model.write(folder)
 
 
-def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
-    """The suspected group of every sample: by what the shortcut says of it, else by the audit's tie.
-
-    None where no shortcut is seen: then the tied samples are those that heads get wrong, and no group.
-    """
-    names, (ties, _) = found.class_names, found.in_memory()
-    if treatment.attributes is not None:
-        answers = treatment.attributes.numpy()
-        return points_in_words([names[y] for y in ties.label], answers, names)
-    if found.verdicts["shortcut"].answer == "no":
-        return None
-    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(ties.label, ties.suspected, strict=True)]
-
-
 def points_in_words(labels: Iterable[object], towards: np.ndarray, names: Sequence[object] | np.ndarray) -> list[str]:
     """Class of every sample and the class that the shortcut points to."""
     return [f"{label}, shortcut points to {names[k]}" for label, k in zip(labels, towards, strict=True)]
@@ -161,7 +147,10 @@ def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment
 
 
 def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> tuple[list[str] | None, bool]:
-    """Class and group of every training sample, and whether the groups were given; else they are suspected."""
+    """Class and group of every training sample, and whether the groups were given.
+
+    Else they are suspected: by what the shortcut says of a sample or by the audit's tie; None where no shortcut is seen.
+    """
     groups = groups_of(train.labels, train.groups, treatment)
     if groups is not None:
         return groups, True
@@ -169,7 +158,13 @@ def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> t
         features, targets = torch.from_numpy(standardise(train.features)), torch.from_numpy(found.in_memory()[0].label)
         rows = BlockRows.of_memory(features, targets, len(found.class_names), seed=int(found.settings["seed"]))
         treatment = plan_by_audit(rows, found.assessment).noted(rows).treatment
-    return suspected_groups(found, treatment), False
+    names, ties = found.class_names, found.in_memory()[0]
+    labels = [names[y] for y in ties.label]
+    if treatment.attributes is not None:
+        return points_in_words(labels, treatment.attributes.numpy(), names), False
+    if found.verdicts["shortcut"].answer == "no":
+        return None, False  # the tied samples are those that heads get wrong, and no group
+    return [f"{label}, {'tied' if part else 'rest'}" for label, part in zip(labels, ties.suspected, strict=True)], False
 
 
 def _trial(
