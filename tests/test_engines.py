@@ -22,7 +22,8 @@ from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
 from icda.engines import Here, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
-from icda.heads.blocks import BlockProblem, BlockRows
+from icda.heads.block_problem import BlockProblem
+from icda.heads.blocks import BlockRows
 from icda.heads.problem import LossSettings
 from icda.heads.solver import fit_head
 from icda.serving.model import load

@@ -105,7 +105,7 @@ def test_the_share_of_wrong_labels_is_cleanlabs(seed):
     labels[:60] = (labels[:60] + 1) % 3
     thresholds = [probabilities[labels == c, c].mean() for c in range(3)]
     logits, targets = torch.from_numpy(np.log(probabilities)), torch.from_numpy(labels)
-    found = sum_figures(0, logits, targets, torch.zeros(400), np.array(thresholds))
+    found = sum_figures(0, logits, torch.zeros(400), targets, np.array(thresholds))
     assert found.issues == num_label_issues(labels, probabilities, estimation_method="off_diagonal")
     theirs = 400 * estimate_joint(labels, probabilities)  # whole numbers: cleanlab rounds the joint
     np.testing.assert_allclose(theirs, np.round(theirs), atol=1e-9)

@@ -15,7 +15,7 @@ def find_label_noise(probabilities, labels):
     counts = np.bincount(labels)
     thresholds = np.bincount(labels, probabilities[np.arange(len(labels)), labels]) / counts
     logits, targets = torch.from_numpy(np.log(probabilities)), torch.from_numpy(labels)
-    sums = sum_figures(0, logits, targets, torch.zeros(len(labels)), thresholds)
+    sums = sum_figures(0, logits, torch.zeros(len(labels)), targets, thresholds)
     return LabelNoise(thresholds, scaled_joint(sums.confident, counts), sums.issues), sums.tied
 
 

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from icda import RobustClassifier
-from icda.estimators.samples import weighted_moments
+from icda.heads.blocks import Scaling
 
 
 @parametrize_with_checks([RobustClassifier()])
@@ -95,10 +95,10 @@ def test_features_as_given_and_standardised_give_the_same_logits():
 def test_moments_with_weights_are_those_of_repeated_rows():
     X = np.random.default_rng(0).normal(size=(5, 2))
     weights = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
-    mean, scale = weighted_moments(X, weights)
+    scaling = Scaling.of_rows(X, weights)
     repeated = np.repeat(X, weights.astype(int), axis=0)
-    np.testing.assert_allclose(mean, repeated.mean(0))
-    np.testing.assert_allclose(scale, repeated.std(0))
+    np.testing.assert_allclose(scaling.mean, repeated.mean(0))
+    np.testing.assert_allclose(scaling.scale, repeated.std(0))
 
 
 def test_a_page_says_what_was_found_and_done(shortcut, tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from icda.functional.moments import mapped_variances, mean_mapped_variances
+from icda.functional.mapped_variance import mapped_variances, mean_mapped_variances
 from icda.statistics import ClassStatistics
 
 C, A = 4, 3

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from icda.cross_fit.networks import answer_log_prior
 from icda.functional.class_balance import effective_number_weights
 from icda.functional.confusion import count_confusions
-from icda.functional.prior import answer_log_prior, conditional_log_prior, joint_counts, log_ratio, tempered
+from icda.functional.prior import conditional_log_prior, joint_counts, log_ratio
 from icda.metrics import confusion_matrix
 
 COUNTS = torch.tensor([5000, 700, 83, 1])
@@ -112,9 +113,9 @@ def test_a_pair_without_samples_counts_half_of_one_where_classes_are_even():
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_a_tempered_prior_lies_between_that_of_the_attribute_and_that_of_the_classes(strength):
-    given, classes = torch.randn(4, 3), torch.randn(3)
-    expected = strength * given + (1 - strength) * classes
-    torch.testing.assert_close(tempered(given, classes, strength), expected)
+    counts = torch.randint(1, 9, (4, 3)).double()
+    expected = strength * conditional_log_prior(counts) + (1 - strength) * (counts.sum(0) / counts.sum()).log()
+    torch.testing.assert_close(conditional_log_prior(counts, strength=strength), expected)
 
 
 def test_counts_and_prior_are_those_of_a_loop():

@@ -14,7 +14,7 @@ from icda.heads.cross_fit import (
     choose_decay,
     cross_fitted_logits,
     cross_fitted_strength,
-    stratified_folds,
+    folds_of_strata,
 )
 from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.solver import fit_head
@@ -31,7 +31,7 @@ def make_problem():
 
 def test_folds_spread_every_stratum_evenly():
     strata = torch.tensor([0] * 11 + [1] * 7 + [2] * 3)
-    fold = stratified_folds(strata, folds=3, seed=4)
+    fold = folds_of_strata(strata, folds=3, seed=4)
     for label, size in ((0, 11), (1, 7), (2, 3)):
         counts = torch.bincount(fold[strata == label], minlength=3)
         assert int(counts.sum()) == size
@@ -40,14 +40,14 @@ def test_folds_spread_every_stratum_evenly():
 
 def test_another_seed_cuts_other_folds_and_the_same_seed_the_same():
     strata = torch.arange(60) % 2
-    assert torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 1))
-    assert not torch.equal(stratified_folds(strata, 5, 1), stratified_folds(strata, 5, 2))
+    assert torch.equal(folds_of_strata(strata, 5, 1), folds_of_strata(strata, 5, 1))
+    assert not torch.equal(folds_of_strata(strata, 5, 1), folds_of_strata(strata, 5, 2))
 
 
 def test_a_sample_is_judged_by_a_head_that_has_not_seen_it():
     problem = make_problem()
     logits = cross_fitted_logits(problem, LossSettings("ce"), problem.targets, folds=4, seed=3)
-    fold = stratified_folds(problem.targets, 4, 3)
+    fold = folds_of_strata(problem.targets, 4, 3)
     head = fit_head(problem.rows(fold != 2), LossSettings("ce"), 100, 1e-3)
     torch.testing.assert_close(logits[fold == 2], head.logits(problem.features[fold == 2]))
 

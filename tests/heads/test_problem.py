@@ -86,7 +86,7 @@ def test_balancing_a_weighted_problem_is_balancing_repeated_samples(through):
     targets = problem.targets[rows]
     repeated = Problem.plain(problem.features[rows], targets, 3, 0.01)
     mean = float(times.double().mean())
-    weighted = rebalance(reweigh(problem, times / mean), attributes, through, unit=1 / mean)
+    weighted = rebalance(replace(reweigh(problem, times / mean), unit=1 / mean), attributes, through)
     wanted = rebalance(repeated, attributes[rows], through)
     for name in ("ce", "icda"):
         found, expected = (fit_head(p, LossSettings(name), max_iter=500, tol=1e-9) for p in (weighted, wanted))

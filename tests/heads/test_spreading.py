@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from icda.auditing.plan import find_groups, group_treatment
+from icda.auditing.plan import plan_by_groups
 from icda.heads.blocks import BlockRows, MemoryBlock
-from icda.heads.spreading import ClassLogits, fit_spread_reader, reading_quality
+from icda.heads.spreading import ClassLogits, SpreadReader, reading_quality
 from support import shortcut_data
 
 
@@ -21,7 +21,7 @@ def biased(count=1200, minority=0.06):
 def spread(known, values):
     features, targets, _ = biased()
     rows = BlockRows.of_memory(features, targets, 2)
-    reader = fit_spread_reader(rows, known, values, int(values.max()) + 1, ClassLogits.of(rows, 0.06))
+    reader = SpreadReader.of(rows, known, values, int(values.max()) + 1, ClassLogits.of(rows, 0.06))
     return reader, torch.cat([reader.read(chunk) for chunk in rows.reading.chunks(rows.places[0])])
 
 
@@ -70,12 +70,9 @@ def test_values_of_one_class_are_never_read_off_rows_of_another():
 @pytest.mark.parametrize("number", [12, 200])
 def test_what_is_known_of_all_rows_is_not_read_but_taken(number):
     features, targets, attribute = biased(number)
-    rows = BlockRows.of_memory(features, targets, 2, groups=attribute.numpy())
-    found = find_groups(rows)
-    wanted = torch.zeros(2, 2, dtype=torch.float64).index_put_(
-        (attribute, targets), torch.ones(number, dtype=torch.float64), accumulate=True
-    )
-    assert torch.equal(found.counts, wanted)
+    rows = BlockRows.of_memory(features, targets, 2).with_groups(attribute.numpy())
+    found = plan_by_groups(rows).noted(rows)
+    assert torch.equal(found.treatment.attributes, attribute)
 
 
 def test_rows_cut_into_blocks_are_read_alike():
@@ -84,13 +81,13 @@ def test_rows_cut_into_blocks_are_read_alike():
     groups = np.full(len(targets), np.nan)
     known = usual_and_unusual(attribute, targets, 48).numpy()
     groups[known] = attribute.numpy()[known]
-    whole = group_treatment(BlockRows.of_memory(features, targets, 2), groups)
+    whole = BlockRows.of_memory(features, targets, 2).with_groups(groups)
+    wanted = plan_by_groups(whole).noted(whole).treatment
     parts = [
         MemoryBlock(features.numpy()[part], targets.numpy()[part], groups[part])
         for part in np.array_split(np.arange(len(targets)), 3)
     ]
     rows = BlockRows.gather(parts, groups=True)
-    grouping = find_groups(rows)
-    read = torch.cat([grouping.reader.read(chunk) for place in rows.places for chunk in rows.reading.chunks(place)])
-    assert (read == whole.attributes).double().mean() > 0.995
-    assert grouping.treatment.name == whole.name == "group_prior"
+    plan = plan_by_groups(rows)
+    assert (rows.gathered(plan.reader.read) == wanted.attributes).double().mean() > 0.995
+    assert plan.treatment.name == wanted.name == "group_prior"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.losses import ICDALoss, SampledICDALoss
-from icda.losses.inputs import LossBatch
+from icda.losses.batch import LossBatch
 from icda.losses.sampled_icda import Subset
 
 CLASSES, FEATURES = 9, 5

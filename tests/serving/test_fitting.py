@@ -10,11 +10,12 @@ import icda
 from icda.data.embedding import embed, load_features, read_samples
 from icda.data.own.table import held_out_rows
 from icda.errors import ExistingFileError, InputError
+from icda.heads.blocks import BlockRows
 from icda.models.encoders import create_encoder
 from icda.serving import predict_data
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.fitting import check_out, fit_model
-from icda.serving.head_fit import fit_named
+from icda.serving.head_fit import fit_rows
 from icda.serving.trial import cross_validate, judge
 
 LABELS = Asked(labels="species")
@@ -75,7 +76,7 @@ def test_feature_files_are_fitted_as_they_are(kind, made, tmp_path):
 @pytest.mark.parametrize("method", ["ce", "logit_adjustment", "icda"])
 def test_a_named_loss_is_fitted_to_standardised_features(method, made):
     X, y = made.numbers()
-    head = fit_named({"logit_adjustment": "la"}.get(method, method), X, y, 0)
+    head = fit_rows(BlockRows.of_arrays(X, y), {"logit_adjustment": "la"}.get(method, method))
     scaled = (X - X.mean(0)) / X.std(0)
     alone = icda.ICDAClassifier({"logit_adjustment": "la"}.get(method, method), C=head.C).fit(scaled, y)
     found = X @ head.coef.T + head.intercept

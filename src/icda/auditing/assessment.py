@@ -101,6 +101,6 @@ def own_order(sample: RowChunk) -> Tensor:
     return torch.from_numpy(np.lexsort(((sample.features.double() @ weights).numpy(), sample.targets.numpy())))
 
 
-def draw_sample(rows: BlockRows) -> RowChunk:
-    """The rows that verdicts rest on."""
-    return rows.taken(draw_rows(rows.shape[0], SAMPLES, seed=0))
+def draw_sample(rows: BlockRows, seed: int = 0) -> RowChunk:
+    """The rows that verdicts, or a decay, rest on."""
+    return rows.taken(draw_rows(rows.shape[0], SAMPLES, seed))

@@ -10,7 +10,7 @@ from torch import Tensor
 from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
 from icda.cross_fit.pairs import DECAY, MAX_ITER, PAIR_RATIO, TOL, PairEvidence, measure_pair, quick_logits, share
 from icda.cross_fit.twins import LENGTH, scaled_to
-from icda.heads.cross_fit import stratified_folds
+from icda.heads.cross_fit import balanced_share, folds_of_strata
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import fit_head
 
@@ -78,9 +78,9 @@ class Sketch:
     whole: Tensor | None = None
 
 
-def make_sketch(features: Tensor, seed: int = 0) -> Sketch:
+def make_sketch(features: Tensor) -> Sketch:
     """No more than `WIDTH` directions, and a quarter of the samples asked about, so that heads can be fitted."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     count = len(features)
     rows = torch.arange(count)
     if count > SAMPLES:
@@ -112,16 +112,15 @@ def gather_evidence(sketch: Sketch, targets: Tensor, num_classes: int, seed: int
     overall = flatness(margins, right)
     # Without the log of the class counts, what is left does not rest on how frequent a class is.
     counts = torch.bincount(labels, minlength=num_classes)
-    balanced, present = (logits - counts.clamp(min=1).log()).argmax(1) == labels, counts.double()
-    recalls = torch.bincount(labels, balanced.double(), minlength=num_classes)[present > 0] / present[present > 0]
-    guess = 1 / num_classes
+    balanced = (logits - counts.clamp(min=1).log()).argmax(1) == labels
+    guess, present = 1 / num_classes, counts[counts > 0].double()
     return Evidence(
         samples=len(targets),
         class_counts=torch.bincount(targets, minlength=num_classes).tolist(),
         predicted_counts=torch.bincount(logits.argmax(1), minlength=num_classes).tolist(),
         accuracy=share(right),
-        balanced_accuracy=float(recalls.mean()),
-        standard_error=float((guess * (1 - guess) / present[present > 0]).sum().sqrt() / len(recalls)),
+        balanced_accuracy=balanced_share(balanced, labels),
+        standard_error=float((guess * (1 - guess) / present).sum().sqrt() / len(present)),
         error_sureness=overall.error_sureness,
         sure_errors=overall.sure_errors,
         sided=flattest_side(overall, margins, logits.argmax(1), right),
@@ -140,7 +139,7 @@ def lost_accuracy(sketch: Sketch, labels: Tensor, num_classes: int, seed: int) -
     """
     if sketch.whole is None:
         return 0.0
-    inside = stratified_folds(labels, 2, seed) == 0
+    inside = folds_of_strata(labels, 2, seed) == 0
     right = []
     for features in (sketch.whole, sketch.features[sketch.rows]):
         problem = Problem.plain(features, labels, num_classes, DECAY).rows(inside)

@@ -15,7 +15,7 @@ from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockRows
 from icda.heads.cross_fit import balanced_share
 from icda.heads.dealing import ranks_within, scrambled
-from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader, fit_spread_reader
+from icda.heads.spreading import ClassLogits, ReadingQuality, SpreadReader
 from icda.statistics.checks import check_number
 
 FIRST = 6  # answers about samples drawn from all, at least one per class while there are few classes
@@ -93,7 +93,7 @@ def choose(
     def at_random(row: int) -> str:
         return f"drawn at random from {named(targets[row])}"
 
-    targets, seed = torch.from_numpy(rows.places[0].block.targets), rows.reading.seed
+    targets, seed = rows.everything.targets, rows.reading.seed
     predicted = rows.gathered(shown.heads.held_out).argmax(1)
     contradicted = (predicted != targets).numpy()
     known = np.flatnonzero(codes >= 0)
@@ -161,7 +161,7 @@ def _ask_reader(draw: _Draw, rows: BlockRows, reader: SpreadReader, targets: Ten
 
 def _reader(rows: BlockRows, known: np.ndarray, codes: np.ndarray, shown: ClassLogits) -> SpreadReader:
     values = torch.from_numpy(codes[known])
-    return fit_spread_reader(rows, torch.from_numpy(known), values, int(codes.max()) + 1, shown)
+    return SpreadReader.of(rows, torch.from_numpy(known), values, int(codes.max()) + 1, shown)
 
 
 def _stability(
@@ -169,7 +169,7 @@ def _stability(
 ) -> float:
     """The share of samples that readers fitted without a fifth of the answers read alike, pairs counting alike."""
     whole = rows.gathered(reader.read)
-    pairs = torch.from_numpy(rows.places[0].block.targets) * reader.number + whole
+    pairs = rows.everything.targets * reader.number + whole
     part = scrambled(known, seed).argsort().argsort() % PARTS
     same = torch.zeros(len(whole), dtype=torch.float64)
     for left_out in range(PARTS):

@@ -15,7 +15,7 @@ from icda.extras import require
 from icda.heads.blocks import Reading
 from icda.heads.cross_fit import cross_fitted_strength
 from icda.heads.dealing import Place
-from icda.heads.folds import Contrast
+from icda.heads.folds import Contrast, HeldTies
 from icda.results.files import replacing, replacing_text
 from icda.results.foreign_text import safe_cell, write_csv
 
@@ -112,17 +112,18 @@ class RowSums:
 def look_at_rows(
     place: Place,
     reading: Reading,
-    contrast: Contrast,
+    held: Contrast | HeldTies,
     thresholds: np.ndarray,
-    top: int,
+    top: int | None,
     folder: Path | None,
     form: RowForm,
+    issues: np.ndarray | None = None,
 ) -> RowSums:
     """The figures of all rows of a block, written if there is a folder, and their sums."""
     sums = None
     for chunk in reading.chunks(place):
-        logits, ties = contrast.biased.held_out(chunk), contrast.ties(chunk)
-        part = sum_figures(int(chunk.rows[0]), logits, chunk.targets, ties, thresholds)
+        marked = None if issues is None else issues[chunk.rows]
+        part = sum_figures(int(chunk.rows[0]), *held.judged(chunk), chunk.targets, thresholds, marked)
         sums = part if sums is None else sums.plus(part, None)
     assert sums is not None
     if folder is not None:
@@ -131,8 +132,10 @@ def look_at_rows(
     return replace(sums, tied=sums.tied.most_tied(top), doubtful=sums.doubtful.most_doubtful(top))
 
 
-def sum_figures(start: int, logits: Tensor, targets: Tensor, ties: Tensor, thresholds: np.ndarray) -> RowSums:
-    """Figures and sums of rows from `start` on; both rankings hold all of them."""
+def sum_figures(
+    start: int, logits: Tensor, ties: Tensor, targets: Tensor, thresholds: np.ndarray, issues: np.ndarray | None = None
+) -> RowSums:
+    """Figures and sums of rows from `start` on; both rankings hold all of them. `issues` are labels marked otherwise."""
     probabilities, labels, classes = torch.softmax(logits.double(), 1).numpy(), targets.numpy(), logits.shape[1]
     strengths = cross_fitted_strength(logits.double(), targets).per_class
     towards = torch.zeros(classes, classes, dtype=torch.float64).index_add_(0, targets, strengths).numpy()
@@ -146,7 +149,7 @@ def sum_figures(start: int, logits: Tensor, targets: Tensor, ties: Tensor, thres
         ties.double().numpy(),
         probabilities.argmax(1),
         label_quality(probabilities, labels),
-        (confident >= 0) & (confident != labels),
+        (confident >= 0) & (confident != labels) if issues is None else issues,
     )
     part, right = rows.suspected, rows.predicted == labels
 

@@ -1,7 +1,7 @@
 """`icda.audit`, and the audit over blocks: from features and labels to an `Audit`."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from icda.auditing.assessment import assess
 from icda.auditing.evidence import SAMPLES
@@ -24,14 +23,13 @@ from icda.auditing.rows import (
     look_at_rows,
     prepare_folder,
     scaled_joint,
-    sum_figures,
 )
 from icda.auditing.ties import class_costs, separability
 from icda.engines import Engine
 from icda.errors import InputError
 from icda.extras import require
-from icda.heads.blocks import Block, BlockRows, RowChunk, Say
-from icda.heads.folds import find_contrast, find_ties
+from icda.heads.blocks import Block, BlockRows, Say
+from icda.heads.folds import Contrast, HeldTies, find_contrast, find_ties
 from icda.heads.problem import Problem
 from icda.statistics.checks import check_number
 
@@ -46,7 +44,7 @@ class AuditSettings:
     seed: int = 0
     max_iter: int = 100
     tol: float = 1e-3
-    top: int = 100
+    top: int | None = 100  # rows of both rankings; None: all
     dtype: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
@@ -60,6 +58,9 @@ class AuditSettings:
 
     def inverse_decay(self, rows: BlockRows) -> float:
         return 1 / (DECAY * rows.shape[0] * rows.shape[1]) if self.C is None else self.C
+
+    def decay(self, rows: BlockRows) -> float:
+        return 1 / (self.inverse_decay(rows) * rows.shape[0])
 
 
 def audit(
@@ -100,35 +101,25 @@ def audit(
     >>> sorted(found.label_ranking()[:5].tolist())
     [0, 1, 2, 3, 4]
     """
-    start = time.perf_counter()
     settings = AuditSettings(C, folds, seed=seed)
     check_number(repeats, "repeats", "audit", 1, whole=True)
     if use_cleanlab:
         require("cleanlab", "audit", "cleanlab's label issues")  # missing? Then say so before any work
+    start = time.perf_counter()
     features, targets, names, samples = check_inputs(X, y, class_names, sample_names, folds)
     rows = BlockRows.of_memory(features, targets, len(names), folds, seed)
-    logits, ties = find_ties(rows, _decay(rows, settings), settings.rounds, repeats, settings.max_iter, settings.tol)
-    probabilities, labels = torch.softmax(logits.double(), 1).numpy(), targets.numpy()
+    rows = replace(rows, reading=replace(rows.reading, classes=np.array(names, dtype=object)))
+    limits = settings.rounds, repeats, settings.max_iter, settings.tol
+    held = find_ties(rows, settings.decay(rows), *limits)
+    probabilities, labels = torch.softmax(held.logits.double(), 1).numpy(), targets.numpy()
     thresholds = np.bincount(labels, probabilities[np.arange(len(labels)), labels]) / rows.counts
-    sums = sum_figures(0, logits, targets, ties, thresholds)
-    if use_cleanlab:
-        issues = cleanlab_issues(probabilities, labels)
-        marked = sums.tied._replace(issue=issues)
-        sums = replace(sums, tied=marked, doubtful=marked, issues=int(issues.sum()))
-    whole = sums.tied
-    sums = replace(sums, tied=whole.most_tied(None), doubtful=whole.most_doubtful(None))
-
-    def of_sample(sample: RowChunk) -> tuple[Tensor, Tensor]:
-        return logits[sample.rows], ties[sample.rows]
-
-    result = _result(rows, settings, sums, thresholds, names, of_sample)
-    named = {"C": settings.inverse_decay(rows), "folds": int(folds), "repeats": repeats, "seed": seed}
+    issues = cleanlab_issues(probabilities, labels) if use_cleanlab else None
+    found = _audit(rows, replace(settings, top=None), held, thresholds, issues=issues)
     return replace(
-        result,
-        noise=replace(result.noise, found_by="cleanlab" if use_cleanlab else "icda"),
-        settings={**named, **_sizes(rows)},
+        found,
+        settings={**found.settings, "repeats": repeats},
         seconds=time.perf_counter() - start,
-        ties=whole,
+        ties=found.tied.chosen(np.argsort(found.tied.row)),
         probabilities=probabilities,
         sample_names=samples,
     )
@@ -144,56 +135,50 @@ def audit_blocks(
     say: Say | None = None,
 ) -> Audit:
     """Audit rows that stay where they are; with a `folder` each block's rows are written there as a file of their own."""
-    start = time.perf_counter()
-    settings, say = settings or AuditSettings(), say or (lambda _: None)
+    start, settings = time.perf_counter(), settings or AuditSettings()
     dealt = {"dtype": settings.dtype, "folds": settings.folds, "seed": settings.seed}
     rows = BlockRows.gather(blocks, engine, say=say, check=check_class_counts, **dealt)  # type: ignore[arg-type]
     check_folds(settings.folds, rows.shape[0])
     limits = settings.rounds, settings.max_iter, settings.tol
-    contrast, confidence = find_contrast(rows, _decay(rows, settings), *limits)
-    thresholds = confidence.numpy() / rows.counts
-    names = [str(label) for label in rows.reading.classes]
+    contrast, confidence = find_contrast(rows, settings.decay(rows), *limits)
     if folder is not None:
         prepare_folder(folder)
-    parts = rows.each(look_at_rows, contrast, thresholds, settings.top, folder, form)
-    sums = reduce(lambda one, other: one.plus(other, settings.top), parts)
-
-    def of_sample(sample: RowChunk) -> tuple[Tensor, Tensor]:
-        return contrast.biased.held_out(sample), contrast.ties(sample)
-
-    result = _result(rows, settings, sums, thresholds, names, of_sample)
-    notes = list(result.notes)
-    if len(result) > SAMPLES:
+    found = _audit(rows, settings, contrast, confidence.numpy() / rows.counts, folder, form)
+    notes = list(found.notes)
+    if len(found) > SAMPLES:
         notes.append(
-            f"Verdicts and treatment rest on a sample of {SAMPLES} of the {len(result)} rows; class sizes, ties and label "
+            f"Verdicts and treatment rest on a sample of {SAMPLES} of the {len(found)} rows; class sizes, ties and label "
             "quality are those of all rows."
         )
     if not settings.rounds:
         notes.append("Without rounds the tie is the margin of plain heads: all rows that they get wrong are suspected.")
-    return replace(result, notes=notes, seconds=time.perf_counter() - start)
+    own = {"rounds": settings.rounds, "blocks": len(rows.places), "passes": rows.passes}
+    return replace(found, notes=notes, settings={**found.settings, **own}, seconds=time.perf_counter() - start)
 
 
-def _result(
+def _audit(
     rows: BlockRows,
     settings: AuditSettings,
-    sums: RowSums,
+    held: Contrast | HeldTies,
     thresholds: np.ndarray,
-    names: list[str],
-    of_sample: Callable[[RowChunk], tuple[Tensor, Tensor]],
+    folder: Path | None = None,
+    form: RowForm = "csv",
+    issues: np.ndarray | None = None,
 ) -> Audit:
-    """Everything that rests on sums over rows, and on the sample that verdicts rest on."""
+    """Everything, by what heads say of rows that they have not seen: figures of all rows, their sums, and verdicts that
+    rest on a sample. `issues` (N,) are labels that somebody else marked."""
+    parts = rows.each(look_at_rows, held, thresholds, settings.top, folder, form, issues)
+    sums: RowSums = reduce(lambda one, other: one.plus(other, settings.top), parts)
     rows.say(f"Looking at a sample of {min(SAMPLES, rows.shape[0])} rows ...")
     assessment = assess(rows)
     sample = assessment.sample._replace(features=assessment.sample.features.to(rows.dtype))
-    logits, ties = of_sample(sample)
-    problem = Problem.plain(sample.features, sample.targets, len(names), _decay(rows, settings))
-    apart = separability(problem, logits, ties > 0, settings.folds, settings.seed)
+    logits, ties = held.judged(sample)
+    names = [str(name) for name in rows.reading.classes]
+    problem = Problem.plain(sample.features, sample.targets, len(names), settings.decay(rows))
     imbalance = measure_imbalance(rows.counts, names)
-    noise = LabelNoise(thresholds, scaled_joint(sums.confident, rows.counts), sums.issues)
-    named = {
-        "C": settings.inverse_decay(rows),
-        **{name: getattr(settings, name) for name in ("folds", "rounds", "seed")},
-    }
+    joint = scaled_joint(sums.confident, rows.counts)
+    noise = LabelNoise(thresholds, joint, sums.issues, "icda" if issues is None else "cleanlab")
+    sizes = dict(zip(("samples", "features"), rows.shape, strict=True))
     return Audit(
         class_names=names,
         samples=rows.shape[0],
@@ -203,18 +188,10 @@ def _result(
         findings=recommend(assessment, imbalance, noise),
         noise=noise,
         matrix=sums.towards / rows.counts[:, None],
-        separability=apart,
+        separability=separability(problem, logits, ties > 0, settings.folds, settings.seed),
         tied=sums.tied,
         doubtful=sums.doubtful,
         notes=scarce_notes(names, rows.counts, settings.folds),
-        settings={**named, **_sizes(rows), "blocks": len(rows.places), "passes": rows.passes},
+        settings={"C": settings.inverse_decay(rows), "folds": int(settings.folds), "seed": settings.seed, **sizes},
         seconds=0.0,
     )
-
-
-def _decay(rows: BlockRows, settings: AuditSettings) -> float:
-    return 1 / (settings.inverse_decay(rows) * rows.shape[0])
-
-
-def _sizes(rows: BlockRows) -> dict[str, int]:
-    return dict(zip(("samples", "features"), rows.shape, strict=True))

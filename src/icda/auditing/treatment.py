@@ -14,8 +14,8 @@ from icda.auditing.evidence import FEW, Sketch
 from icda.cross_fit.pairs import DECAY, EACH, PAIR_RATIO, TWINS, quick_logits, share
 from icda.cross_fit.rules import Verdict
 from icda.cross_fit.twins import even_cuts, twin_logits, twin_margins
-from icda.heads.cross_fit import balanced_share
-from icda.heads.problem import LossSettings, Problem, rebalance, reweigh, with_prior
+from icda.heads.cross_fit import balanced_share, belief
+from icda.heads.problem import LossSettings, Problem, reweigh, with_prior
 
 TRUST_ROUNDS = 2
 MOST_STRENGTH = 0.9  # of a prior over guesses: given whole, it leaves nothing to learn where the guess is the class
@@ -70,20 +70,6 @@ class Treatment:
     weights: Tensor | None = None
     values: list[str] | None = None  # what the values of known attributes are called
 
-    def applied(self, problem: Problem, unit: float = 1.0) -> Problem:
-        """The problem with the treatment in it; fit it with LA or ICDA."""
-        if self.weights is not None:
-            problem = reweigh(problem, self.weights)
-        if self.attributes is None:
-            return problem
-        if self.name == "group_weights":
-            return rebalance(problem, self.attributes)
-        return with_prior(problem, self.attributes, self.strength, unit)
-
-    def strata(self, targets: Tensor, num_classes: int) -> Tensor:
-        """What counts alike when a decay is chosen (N,): classes, or classes and attributes."""
-        return targets if self.attributes is None else targets + num_classes * self.attributes
-
     def as_dict(self) -> dict[str, Any]:
         effect = None if self.effect is None else {**vars(self.effect), "sentence": str(self.effect)}
         named = {"name": self.name, "sentence": SENTENCES[self.name], "reasons": self.reasons}
@@ -98,21 +84,19 @@ class Treatment:
         return self.description if self.effect is None else f"{self.description} Expected: {self.effect}."
 
 
-def choose_treatment(
-    sketch: Sketch, targets: Tensor, num_classes: int, verdicts: dict[str, Verdict], seed: int = 0
-) -> Treatment:
+def choose_treatment(sketch: Sketch, targets: Tensor, num_classes: int, verdicts: dict[str, Verdict]) -> Treatment:
     """The treatment that the verdicts call for, if the trial bears it out; else logit adjustment."""
     problem = Problem.plain(sketch.features, targets, num_classes, DECAY)
     shortcut, noise = verdicts["shortcut"], verdicts["label_noise"]
     dropped: list[str] = []
     if shortcut.answer == "yes":
         assert shortcut.chance is not None
-        found = _against_shortcut(problem, min(shortcut.chance, MOST_STRENGTH), seed)
+        found = _against_shortcut(problem, min(shortcut.chance, MOST_STRENGTH))
         if found.name == "shortcut_prior":
             return found
         dropped += found.reasons
     if noise.answer == "yes":
-        found = _against_noise(problem, seed)
+        found = _against_noise(problem)
         if found.name == "trust":
             return replace(found, reasons=[*dropped, *found.reasons])
         dropped += found.reasons
@@ -123,27 +107,27 @@ def choose_treatment(
     return Treatment("logit_adjustment", dropped or [why])
 
 
-def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int, seed: int = 0) -> Tensor:
+def shortcut_answers(features: Tensor, targets: Tensor, num_classes: int) -> Tensor:
     """What the shortcut says of each sample (N,): the mean answer of pairs of twins, none of which has seen it.
 
     Twins would rather split a class that is much larger than the others: they are trained on even classes.
     """
     if num_classes == 2:
-        trained = even_cuts(targets, TWINS * EACH, PAIR_RATIO, seed, FEW)
-        return (twin_margins(features, targets, TWINS * EACH, seed, trained=trained).mean(1) > 0).long()
-    trained = even_cuts(targets, TWINS, PAIR_RATIO, seed, FEW)
+        trained = even_cuts(targets, TWINS * EACH, PAIR_RATIO, fewest=FEW)
+        return (twin_margins(features, targets, TWINS * EACH, trained=trained).mean(1) > 0).long()
+    trained = even_cuts(targets, TWINS, PAIR_RATIO, fewest=FEW)
     cuts: list[Tensor | None] = [None] * TWINS if trained is None else list(trained.T)
-    logits = (twin_logits(features, targets, num_classes, seed + k, trained=cuts[k]) for k in range(TWINS))
+    logits = (twin_logits(features, targets, num_classes, k, trained=cuts[k]) for k in range(TWINS))
     return torch.stack([torch.softmax(each, 1) for each in logits]).mean(0).argmax(1)
 
 
-def _against_shortcut(problem: Problem, strength: float, seed: int) -> Treatment:
+def _against_shortcut(problem: Problem, strength: float) -> Treatment:
     targets = problem.targets
     assert isinstance(problem.features, Tensor)  # the sketch
-    answers = shortcut_answers(problem.features, targets, problem.num_classes, seed)
+    answers = shortcut_answers(problem.features, targets, problem.num_classes)
     against = answers != targets
-    before = _right(problem, targets, seed)
-    after = _right(with_prior(problem, answers, strength), targets * problem.num_classes + answers, seed)
+    before = _right(problem, targets)
+    after = _right(with_prior(problem, answers, strength), targets * problem.num_classes + answers)
     effect = Effect(int(against.sum()), share(before[against]), share(after[against]), share(before), share(after))
     # What others lose says nothing here: the shortcut served them, and where it is gone it will not.
     if effect.suspected_after <= effect.suspected_before:
@@ -152,9 +136,9 @@ def _against_shortcut(problem: Problem, strength: float, seed: int) -> Treatment
     return Treatment("shortcut_prior", [], effect, strength, answers)
 
 
-def _against_noise(problem: Problem, seed: int) -> Treatment:
-    weights = trusted_weights(problem, seed)
-    before, after = _right(problem, problem.targets, seed), _right(reweigh(problem, weights), problem.targets, seed)
+def _against_noise(problem: Problem) -> Treatment:
+    weights = trusted_weights(problem)
+    before, after = _right(problem, problem.targets), _right(reweigh(problem, weights), problem.targets)
     effect = Effect(0, 1.0, 1.0, share(before), share(after))
     # Rare classes are believed least: what they would lose must count as what the others gain.
     if balanced_share(after, problem.targets) <= balanced_share(before, problem.targets):
@@ -166,15 +150,14 @@ def _against_noise(problem: Problem, seed: int) -> Treatment:
     return Treatment("trust", ["Shares that are right are by the labels as they are, wrong ones included."], effect)
 
 
-def trusted_weights(problem: Problem, seed: int = 0) -> Tensor:
+def trusted_weights(problem: Problem) -> Tensor:
     """p_y / max_c p_c of heads that have not seen the sample and that were fitted with such weights before."""
     weights = torch.ones_like(problem.weights)
     for _ in range(TRUST_ROUNDS):
-        logits = quick_logits(reweigh(problem, weights), LossSettings("la"), problem.targets, seed)
-        probabilities = torch.softmax(logits, 1)
-        weights = probabilities.gather(1, problem.targets[:, None])[:, 0] / probabilities.max(1).values
+        logits = quick_logits(reweigh(problem, weights), LossSettings("la"), problem.targets, 0)
+        weights = belief(torch.softmax(logits, 1), problem.targets)
     return weights
 
 
-def _right(problem: Problem, strata: Tensor, seed: int) -> Tensor:
-    return quick_logits(problem, LossSettings("la"), strata, seed).argmax(1) == problem.targets
+def _right(problem: Problem, strata: Tensor) -> Tensor:
+    return quick_logits(problem, LossSettings("la"), strata, 0).argmax(1) == problem.targets

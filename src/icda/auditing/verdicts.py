@@ -7,13 +7,24 @@ from icda.auditing.evidence import Evidence
 from icda.cross_fit import rules
 from icda.cross_fit.flatness import Flatness
 from icda.cross_fit.pairs import PairEvidence
-from icda.cross_fit.rules import LIMITS, NO, SIDED_SHIFT, YES, Limit, Limits, Verdict, answered, frequency, tail_verdict
+from icda.cross_fit.rules import (
+    LIMITS,
+    NO,
+    SIDED_SHIFT,
+    YES,
+    Limit,
+    Limits,
+    Verdict,
+    answered,
+    frequency,
+    per_cent,
+    tail_verdict,
+)
 
 KINDS = ("shortcut", "label_noise", "long_tail", "overlap", "uninformative")
 TOO_FEW = 40  # samples below which nothing but class sizes is judged
 HARD_SKILL, CLEARLY_FLAT = 0.75, 0.2  # below this skill, errors must lie so much flatter before labels are called wrong
 MOST_LOST = 0.03  # accuracy that the sketch may lose before "no" becomes "cannot tell"
-FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
 OVERLAP_ERRORS = Limit(0.10, 0.03)  # share of errors from which we call it overlap
 CHANCE_ERRORS = (2.0, 4.0)  # standard errors above guessing: uninformative up to the first, informative from the second
 
@@ -36,13 +47,13 @@ def shortcut_chance(pair: PairEvidence, noise: float = 0.0, limits: Limits = LIM
     Among several classes, samples of a third one with a wrong label look like a group that is hurt: no chain beside noise.
     """
     clean = (
-        limits.sureness.chance(excess_sureness(pair))
+        limits.sureness.chance(rules.excess_sureness(pair.sureness, pair.against_share))
         * limits.agreement.chance(pair.agreement)
         * (1 - limits.disagreement.chance(pair.disagreement))
         * (1 - limits.followed.chance(pair.hurt_before))
         * (1 - limits.contradicted.chance(pair.against_share))
         * limits.served.chance(pair.hurt_after)
-        * limits.gain.chance(shrunk_gain(pair))
+        * limits.gain.chance(pair.shrunk_gain)
         * (1 - 0.5 * noise)
     )
     noisy = noise * _beside_noise(pair, limits) if num_classes == 2 else 0.0
@@ -62,16 +73,6 @@ def _beside_noise(pair: PairEvidence, limits: Limits) -> float:
         * (1 - limits.noisy_followed.chance(pair.hurt_before))
         * limits.noisy_read.chance(read + bonus)
     )
-
-
-def excess_sureness(pair: PairEvidence) -> float:
-    """The sureness of contradictions over that of as many errors between two Gaussians that overlap: 1 is overlap."""
-    return rules.excess_sureness(pair.sureness, pair.against_share)
-
-
-def shrunk_gain(pair: PairEvidence) -> float:
-    """The gain, smaller the fewer samples it was seen on."""
-    return pair.gain * pair.against / (pair.against + FEW_AGAINST)
 
 
 def noise_chance(evidence: Evidence, limits: Limits = LIMITS) -> float:
@@ -98,22 +99,22 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
         return Verdict("cannot tell", 0.5, ["No two classes have samples enough to look for a shortcut between them."])
     noise = noise_chance(evidence, limits)
     pair = confused_pair(evidence, noise, limits)
+    sureness = rules.excess_sureness(pair.sureness, pair.against_share)
     reasons = [
-        f"The simplest rule that fits most labels contradicts {pair.against} of {pair.samples}, and it is "
-        f"{excess_sureness(pair):.1f} times as sure of these as if the classes only looked alike (a shortcut: above "
-        f"{limits.sureness.at}).",
+        f"The simplest rule that fits most labels contradicts {pair.against} of {pair.samples}, and it is {sureness:.1f} "
+        f"times as sure of these as if the classes only looked alike (a shortcut: above {limits.sureness.at}).",
         f"Learned twice, from different samples, such a rule changes its mind {pair.disagreement:.2f} times per sample "
         f"that it contradicts (a shortcut: below {limits.disagreement.at}). A plain model gets "
-        f"{_per_cent(pair.hurt_before)} of those samples right (a shortcut: below {_per_cent(limits.followed.at)}).",
-        f"Told what the rule says, models that have not seen those samples get {_per_cent(pair.hurt_after)} of them right, "
-        f"and of all others {_per_cent(pair.helped_after)} instead of {_per_cent(pair.helped_before)}: a gain of "
-        f"{shrunk_gain(pair):.3f} (a shortcut: above {limits.gain.at}; wrong labels: below).",
+        f"{per_cent(pair.hurt_before)} of those samples right (a shortcut: below {per_cent(limits.followed.at)}).",
+        f"Told what the rule says, models that have not seen those samples get {per_cent(pair.hurt_after)} of them right, "
+        f"and of all others {per_cent(pair.helped_after)} instead of {per_cent(pair.helped_before)}: a gain of "
+        f"{pair.shrunk_gain:.3f} (a shortcut: above {limits.gain.at}; wrong labels: below).",
     ]
     chance = shortcut_chance(pair, noise, limits, evidence.num_classes)
     found = answered(frequency("shortcut", chance), reasons)
     if found.answer == "no" and evidence.lost > MOST_LOST:
         why = (
-            f"A model of all features gets {_per_cent(evidence.lost)} more right than one of the main directions that this "
+            f"A model of all features gets {per_cent(evidence.lost)} more right than one of the main directions that this "
             "question is asked in: a shortcut may lie elsewhere."
         )
         return Verdict("cannot tell", 0.5, [*reasons, why], found.chance)
@@ -122,7 +123,7 @@ def _shortcut(evidence: Evidence, limits: Limits) -> Verdict:
 
 def _label_noise(evidence: Evidence, limits: Limits) -> Verdict:
     reasons = [
-        f"Models that have not seen a sample contradict {_per_cent(evidence.errors)} of the labels, and are "
+        f"Models that have not seen a sample contradict {per_cent(evidence.errors)} of the labels, and are "
         f"{evidence.error_sureness:.2f} times as sure there as where they agree (wrong labels: near 1; classes that look "
         "alike: far below).",
         f"Among their surest predictions errors are {evidence.sure_errors:.2f} times as frequent as among all (wrong "
@@ -151,7 +152,7 @@ def _long_tail(evidence: Evidence, noise: Verdict | None = None) -> Verdict:
 
 def _overlap(evidence: Evidence, noise: Verdict) -> Verdict:
     errors = 1 - evidence.balanced_accuracy
-    reasons = [f"With the classes counted alike, {_per_cent(errors)} are predicted wrongly."]
+    reasons = [f"With the classes counted alike, {per_cent(errors)} are predicted wrongly."]
     chance = OVERLAP_ERRORS.chance(errors)
     if chance > NO and noise.answer != "no":
         return Verdict("cannot tell", 0.5, [*reasons, "Wrong labels may be the reason."])
@@ -164,8 +165,8 @@ def _uninformative(evidence: Evidence) -> Verdict:
     guess, error = 1 / evidence.num_classes, evidence.standard_error
     above = (evidence.balanced_accuracy - guess) / max(error, 1e-12)
     reasons = [
-        f"With the classes counted alike, models that have not seen a sample get {_per_cent(evidence.balanced_accuracy)} "
-        f"right; guessing gets {_per_cent(guess)} (standard error {_per_cent(error)})."
+        f"With the classes counted alike, models that have not seen a sample get {per_cent(evidence.balanced_accuracy)} "
+        f"right; guessing gets {per_cent(guess)} (standard error {per_cent(error)})."
     ]
     if evidence.samples < TOO_FEW:
         return Verdict("cannot tell", 0.5, [*reasons, _too_few(evidence)])
@@ -176,7 +177,3 @@ def _uninformative(evidence: Evidence) -> Verdict:
 
 def _too_few(evidence: Evidence) -> str:
     return f"{evidence.samples} samples are too few to say (at least {TOO_FEW} are needed)."
-
-
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.1f} %"

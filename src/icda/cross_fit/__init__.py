@@ -4,13 +4,14 @@ from icda.cross_fit.calibration import Calibration, fit_calibration
 from icda.cross_fit.networks import (
     HeldOut,
     HeldOutNetworks,
+    answer_log_prior,
     averaged,
     draw_folds,
     flip_labels,
     flip_probability,
     stratified_folds,
 )
-from icda.functional.prior import answer_log_prior, conditional_log_prior, joint_counts
+from icda.functional.prior import conditional_log_prior, joint_counts
 
 __all__ = ["Calibration", "HeldOut", "HeldOutNetworks", "answer_log_prior", "averaged", "conditional_log_prior"]
 __all__ += ["draw_folds", "fit_calibration", "flip_labels", "flip_probability", "joint_counts", "stratified_folds"]

@@ -16,7 +16,18 @@ from icda.cross_fit.flatness import Flatness, flatness, flattest_side, margin_of
 from icda.cross_fit.marks import Mark
 from icda.cross_fit.networks import HeldOut
 from icda.cross_fit.pairs import share, skill, trial, within_answers
-from icda.cross_fit.rules import LIMITS, NO, YES, Limit, Verdict, answered, excess_sureness, noise_chance, tail_verdict
+from icda.cross_fit.rules import (
+    LIMITS,
+    NO,
+    YES,
+    Limit,
+    Verdict,
+    answered,
+    excess_sureness,
+    noise_chance,
+    per_cent,
+    tail_verdict,
+)
 from icda.cross_fit.twins import LENGTH, scaled_to
 
 READ_SAMPLES = 3000  # a standard error below 0.02 with a twentieth of the labels contradicted
@@ -119,12 +130,12 @@ def judge_networks(held_out: HeldOut) -> dict[str, Verdict]:
     noise = noise_chance(found.skill, found.overall, found.sided) * unlike
     noise *= (1 - SCATTERED.chance(found.disagreement)) * (1 - GUESSED.chance(found.guessed))
     shared = (
-        f"Networks that have not seen a sample contradict {_per_cent(found.errors)} of the labels, {found.sureness:.1f} "
+        f"Networks that have not seen a sample contradict {per_cent(found.errors)} of the labels, {found.sureness:.1f} "
         f"times as surely as overlap would; two of them disagree on {found.disagreement:.2f} samples for each."
     )
     read = (
         f"Where they contradict it, the label can be read with an AUROC of {found.area:.2f} ± {found.area_error:.2f}, "
-        f"{_per_cent(found.readability)} of what is read elsewhere (a shortcut: most of it; wrong labels: near 0)."
+        f"{per_cent(found.readability)} of what is read elsewhere (a shortcut: most of it; wrong labels: near 0)."
     )
     flat = (
         f"Errors have a margin of {found.overall.error_sureness:.2f} of what is right, and are "
@@ -199,7 +210,3 @@ def _read_chance(found: Figures, sharp: float) -> float:
     sure_enough = LIMITS.noisy_read.chance(surely + LIMITS.sharp_bonus * sharp)
     needed = OWN_MISTAKES * LIMITS.contradicted.chance(found.errors)
     return sure_enough * READ.chance(found.readability - needed + SHARP_READ * sharp)
-
-
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.1f} %"

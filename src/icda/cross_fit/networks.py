@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from icda.data.generators import generator_for
 from icda.data.task import Batch, Inputs, rows_of
 from icda.errors import InputError
+from icda.functional.prior import conditional_log_prior, joint_counts
 from icda.models.base import evaluating
 from icda.ranks import all_gather_rows, all_reduce, rank, world_size
 
@@ -72,6 +73,15 @@ def averaged(earlier: HeldOut | None, now: HeldOut, count: int) -> HeldOut:
     logits = (count * earlier.logits + now.logits) / (count + 1)
     agreement = (count * earlier.agreement + now.agreement) / (count + 1)
     return HeldOut(logits, now.targets, agreement, last=now.logits)
+
+
+def answer_log_prior(answers: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+    """log P(y | answer) of every sample (N, C), counted over the samples: the answer is taken for an attribute.
+
+    >>> answer_log_prior(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1]), 2).exp()[0]
+    tensor([0.8333, 0.1667])
+    """
+    return conditional_log_prior(joint_counts(answers, targets, num_classes, num_classes)).float()[answers]
 
 
 def flip_probability(logits: Tensor) -> Tensor:

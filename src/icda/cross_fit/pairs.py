@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from icda.cross_fit.twins import LENGTH, even_cuts, scaled_to, twin_margins
-from icda.heads.cross_fit import cross_fitted_logits
+from icda.heads.cross_fit import balanced_share, cross_fitted_logits
 from icda.heads.problem import LossSettings, Problem, rebalance
 
 TWINS = 3  # answers that are compared
@@ -22,6 +22,7 @@ EACH = 3  # pairs of twin heads with different halves behind each answer: few sa
 PAIR_RATIO = 2  # of a larger class, so many times the smaller train twins
 PAIRS_OF_TWINS = tuple(combinations(range(TWINS), 2))
 MAX_ITER, TOL = 50, 1e-3
+FEW_AGAINST = 6.0  # a gain seen on n samples counts n / (n + this)
 DECAY = 16e-3  # a thousandth of the mean squared length of the features, which are scaled to 4
 
 
@@ -49,6 +50,11 @@ class PairEvidence:
     def gain(self) -> float:
         """What the treatment gains on those hurt and loses on the others, halved: a change in balanced accuracy."""
         return 0.5 * (self.hurt_after - self.hurt_before) + 0.5 * (self.helped_after - self.helped_before)
+
+    @property
+    def shrunk_gain(self) -> float:
+        """The gain, smaller the fewer samples it was seen on."""
+        return self.gain * self.against / (self.against + FEW_AGAINST)
 
     @property
     def disagreement(self) -> float:
@@ -189,10 +195,7 @@ def skill(answers: Tensor, targets: Tensor, num_classes: int) -> float:
     >>> skill(torch.tensor([0, 0, 1, 0]), torch.tensor([0, 0, 1, 1]), 2)
     0.5
     """
-    counts = torch.bincount(targets, minlength=num_classes).double()
-    hits = torch.bincount(targets, (answers == targets).double(), minlength=num_classes)
-    recalls = hits[counts > 0] / counts[counts > 0]
-    return (float(recalls.mean()) - 1 / num_classes) / (1 - 1 / num_classes)
+    return (balanced_share(answers == targets, targets) - 1 / num_classes) / (1 - 1 / num_classes)
 
 
 def ratio_of_medians(first: Tensor, second: Tensor) -> float:

@@ -174,3 +174,7 @@ def tail_verdict(counts: list[int], predicted_ratio: float = 0.0) -> Verdict:
         ratio = (ratio * predicted_ratio**2) ** (1 / 3)
     place = (math.log(ratio) - math.log(low)) / (math.log(high) - math.log(low))
     return answered(min(max(NO + (YES - NO) * place, 0.02), 0.98), reasons)
+
+
+def per_cent(share: float) -> str:
+    return f"{100 * share:.1f} %"

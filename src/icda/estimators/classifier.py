@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from icda.auditing.plan import group_treatment
+from icda.auditing.plan import plan_by_groups
 from icda.data.missing import encode_known
 from icda.errors import InputError
 from icda.estimators.samples import (
@@ -20,7 +20,6 @@ from icda.estimators.samples import (
     encode_classes,
     put_prior,
     solver_unit,
-    weighted_moments,
 )
 from icda.estimators.streaming import StreamingFit
 from icda.functional.strength import Strength
@@ -30,10 +29,8 @@ from icda.heads.folds import contrast_groups
 from icda.heads.problem import LossName, LossSettings, Problem, Through, rebalance, reweigh
 from icda.heads.solver import fit_head
 
-LOSSES = ("ce", "la", "isda", "risda", "icda")
+LOSSES = get_args(LossName)
 Balance = Literal["class", "group", "errors", "contrast", "strength"]
-BALANCES = (None, "class", "group", "errors", "contrast", "strength")
-THROUGH = ("weights", "statistics", "prior")
 STRENGTHS = ("angle", "cross_fitted")
 
 
@@ -131,18 +128,17 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
         if scale != 1 and isinstance(features, torch.Tensor):
             features = features / scale
         problem = Problem.of(features, torch.from_numpy(codes), len(self.classes_), self.C * scale**2, weights)
-        unit = 1 / float(weights.mean())
-        problem = self._balanced(problem, None if given is None else given[used], unit)
+        problem = self._balanced(problem, None if given is None else given[used])
         if has_prior:
-            problem = put_prior(self, problem, attributes, log_prior, used, unit)
+            problem = put_prior(self, problem, attributes, log_prior, used)
         settings = LossSettings(self.loss, self.lambda0, self.beta)
         if self.loss == "icda" and self.strength == "cross_fitted":
             problem = replace(problem, strength=self._cross_fitted_strength(problem))
         self._keep(fit_head(problem, settings, self.max_iter, self.tol), scale)
         return self
 
-    def _balanced(self, problem: Problem, groups: np.ndarray | None, unit: float) -> Problem:
-        """The problem as `balance` and `through` ask for; `unit` is what a sample of weight one has in its weights."""
+    def _balanced(self, problem: Problem, groups: np.ndarray | None) -> Problem:
+        """The problem as `balance` and `through` ask for."""
         if self.balance is None:
             return problem
         if self.balance == "strength":
@@ -158,7 +154,7 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
             # Weights need many samples in a group: two groups per class. The prior asks what the shortcut predicts.
             attributes = guess.attributes if self.through == "prior" else guess.hurt.long()
         self.attributes_ = attributes.numpy()
-        return rebalance(problem, attributes, self.through, unit)
+        return rebalance(problem, attributes, self.through)
 
     def _read_groups(self, problem: Problem, groups: np.ndarray) -> torch.Tensor:
         """Groups as numbers; those that are not known are read off standardised features."""
@@ -173,10 +169,8 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
             raise InputError(
                 "groups that are known for some samples only need features in memory, and these are on disk."
             )
-        features = problem.features
-        mean, scale = map(torch.from_numpy, weighted_moments(features.numpy(), np.ones(len(groups))))
-        rows = BlockRows.of_memory((features - mean) / scale, problem.targets, len(self.classes_))
-        found = group_treatment(rows, groups)
+        rows = BlockRows.of_arrays(problem.features.numpy(), problem.targets.numpy()).with_groups(groups)
+        found = plan_by_groups(rows).noted(rows).treatment
         if found.attributes is None:
             raise InputError(" ".join(found.reasons))
         return found.attributes
@@ -187,7 +181,8 @@ class ICDAClassifier(StreamingFit, ClassifierMixin, BaseEstimator):
         return cross_fitted_strength(logits, problem.targets)
 
     def _check_settings(self) -> None:
-        choices: dict[str, Any] = {"loss": LOSSES, "balance": BALANCES, "through": THROUGH, "strength": STRENGTHS}
+        choices: dict[str, Any] = {"loss": LOSSES, "balance": (None, *get_args(Balance))}
+        choices |= {"through": get_args(Through), "strength": STRENGTHS}
         check_settings(self, ("lambda0", "beta", "C", "tol"), ("max_iter", "random_state"), **choices)
         if self.balance is None and self.through != "weights":
             raise InputError(

@@ -24,7 +24,7 @@ from icda.estimators.samples import (
 )
 from icda.heads.meta import MetaHead, MetaSettings, StrengthsAs, fit_meta_head
 from icda.heads.problem import LossName, LossSettings, Problem, rebalance
-from icda.heads.spreading import fit_reader
+from icda.heads.spreading import reading_head
 from icda.meta.strength_network import OUTPUTS, StrengthOutput
 
 AUTO_BETAS = (0.1, 1.0, 5.0)  # the paper's, and sizes that can withdraw a sample where strengths have a sign
@@ -146,11 +146,10 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             X, codes, weights = X[used], codes[used], weights[used]
         inverse_decay = self.C * scale**2
         problem = Problem.of(torch.from_numpy(X), torch.from_numpy(codes), len(self.classes_), inverse_decay, weights)
-        unit = 1 / float(weights.mean())
         if has_prior:
-            problem = put_prior(self, problem, attributes, log_prior, used, unit)
+            problem = put_prior(self, problem, attributes, log_prior, used)
         elif self.prior == "attribute" and groups_meta is not None:
-            problem = self._with_guessed_prior(problem, metadata, X, groups_meta, unit)
+            problem = self._with_guessed_prior(problem, metadata, X, groups_meta)
         solution = self._learn(problem, metadata, labels, None if groups_meta is None else labels)
         self._keep(solution.head, scale)
         return self
@@ -169,15 +168,13 @@ class MetaICDAClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         self.metadata_share_ = solution.share
         return solution
 
-    def _with_guessed_prior(
-        self, problem: Problem, metadata: Problem, X: np.ndarray, groups_meta: Any, unit: float
-    ) -> Problem:
+    def _with_guessed_prior(self, problem: Problem, metadata: Problem, X: np.ndarray, groups_meta: Any) -> Problem:
         """The problem with the prior of the classes given the group that a head reads off each training sample."""
         groups = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
-        reader = fit_reader(metadata.features, metadata.targets, groups, metadata.num_classes, metadata.decay)
+        reader = reading_head(metadata.features, metadata.targets, groups, metadata.num_classes, metadata.decay)
         attributes = reader.logits(torch.from_numpy(X)).argmax(1)
         self.attributes_ = attributes.numpy()
-        return rebalance(problem, attributes, "prior", unit)
+        return rebalance(problem, attributes, "prior")
 
     def _metadata(
         self, X_meta: np.ndarray, codes: torch.Tensor, groups_meta: Any, scale: float

@@ -10,13 +10,11 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
-from torch import Tensor
 
-from icda.auditing.assessment import Assessment, assess
-from icda.auditing.evidence import SAMPLES
+from icda.auditing.assessment import Assessment
 from icda.auditing.inputs import DECAY
 from icda.auditing.page import render_assessment_page
-from icda.auditing.plan import chosen_decay, group_treatment, spread_treatment
+from icda.auditing.plan import plan_by_attributes, plan_rows, treated_problem
 from icda.errors import InputError
 from icda.estimators.predictions import LinearPredictions
 from icda.estimators.samples import (
@@ -26,14 +24,11 @@ from icda.estimators.samples import (
     check_settings,
     check_weights,
     encode_classes,
-    weighted_moments,
 )
-from icda.heads.blocks import BlockRows, Scaling
-from icda.heads.cross_fit import GROUP_SMOOTHING
-from icda.heads.dealing import draw_rows
-from icda.heads.problem import LossSettings, Problem
+from icda.heads.blocks import BlockRows
+from icda.heads.problem import LossSettings
 from icda.heads.solver import fit_head
-from icda.heads.spreading import fit_reader
+from icda.heads.spreading import reading_head
 from icda.results.files import write_page
 
 TAUGHT = "Groups of the training samples were read off their features by heads that the metadata taught."
@@ -115,31 +110,22 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         X, y = check_samples(self, X, y)
         codes = encode_classes(self, y)
         weights, used = check_weights(self, sample_weight, y, X.dtype)
-        mean, scale = weighted_moments(X[used], weights[used])
-        scaled = Scaling(torch.from_numpy(mean), torch.from_numpy(scale))
-        features, targets = scaled.apply(torch.from_numpy(X[used])), torch.from_numpy(codes[used])
-        problem = self._problem(features, targets, weights[used])
-        rows = BlockRows.of_memory(features, targets, len(self.classes_), seed=self._seed())
-        self.audit_: Assessment | None = None
-        if groups is not None:
-            self.treatment_ = group_treatment(rows, check_groups(groups, len(used))[used])
-        elif any(part is not None for part in (X_meta, y_meta, groups_meta)):
-            read = self._read_groups(features, X_meta, y_meta, groups_meta, scaled)
-            self.treatment_ = replace(group_treatment(rows, read), reasons=[TAUGHT])
-        else:
-            self.audit_ = assess(rows) if assessment is None else assessment
-            self.treatment_ = spread_treatment(self.audit_, rows, DECAY * X.shape[1])
-        settings, unit = LossSettings(self.loss), 1 / float(weights[used].mean())
-        treated = self.treatment_.applied(problem, unit)
-        if self.C is None:
-            drawn = torch.from_numpy(draw_rows(len(targets), SAMPLES, self._seed()))
-            asked = drawn if self.audit_ is None else self.audit_.sample.rows
-            strata = self.treatment_.strata(targets, len(self.classes_))[asked]
-            smoothing = GROUP_SMOOTHING if self.audit_ is None else 0.0
-            decay = chosen_decay(treated.rows(asked), settings, strata, rows.shape[0], self._seed(), smoothing)
-            treated = replace(treated, decay=decay)
-        self.C_ = 1 / (treated.decay * float(weights[used].sum()))
-        self._keep(fit_head(treated, settings, self.max_iter, self.tol).unscaled(scaled.mean, scaled.scale))
+        rows = BlockRows.of_arrays(X[used], codes[used], weights[used], self._seed())
+        known = None if groups is None else check_groups(groups, len(used))[used]
+        taught = known is None and any(part is not None for part in (X_meta, y_meta, groups_meta))
+        if taught:
+            known = self._read_groups(rows, X_meta, y_meta, groups_meta)
+        if known is not None and known.ndim == 1:
+            rows = rows.with_groups(known)
+        plan = plan_rows(rows, assessment) if known is None or known.ndim == 1 else plan_by_attributes(rows, known)
+        if taught:
+            plan = replace(plan, treatment=replace(plan.treatment, reasons=[TAUGHT]))
+        total = float(weights[used].sum())
+        decay = None if self.C is None else 1 / (self.C * total)
+        settings = LossSettings(self.loss)
+        problem, self.treatment_ = treated_problem(rows, plan, settings, decay)
+        self.audit_, self.C_ = plan.assessment, 1 / (problem.decay * total)
+        self._keep(rows.unscaled(fit_head(problem, settings, self.max_iter, self.tol)))
         return self
 
     def report(self, path: str | PathLike[str]) -> Path:
@@ -157,18 +143,17 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _read_groups(self, features: Tensor, X_meta: Any, y_meta: Any, groups_meta: Any, scaled: Scaling) -> np.ndarray:
+    def _read_groups(self, rows: BlockRows, X_meta: Any, y_meta: Any, groups_meta: Any) -> np.ndarray:
         """The group of each sample, by a head that the metadata taught."""
         if any(part is None for part in (X_meta, y_meta, groups_meta)):
             raise InputError("metadata need X_meta, y_meta and groups_meta, all three: one of them is missing.")
+        assert rows.reading.scaling is not None
+        features = rows.everything.features
         X_meta, found = check_metadata(self, X_meta, y_meta, features.numpy().dtype)
         codes, groups_meta = torch.from_numpy(found), column_or_1d(groups_meta)
         check_consistent_length(X_meta, groups_meta)
         values = torch.from_numpy(np.unique(groups_meta, return_inverse=True)[1])
-        trusted = scaled.apply(torch.from_numpy(X_meta))
-        decay = self._problem(trusted, codes, np.ones(len(codes))).decay
-        return fit_reader(trusted, codes, values, len(self.classes_), decay).logits(features).argmax(1).numpy()
-
-    def _problem(self, features: Tensor, targets: Tensor, weights: np.ndarray) -> Problem:
-        problem = Problem.of(features, targets, len(self.classes_), self.C or 1.0, weights)
-        return replace(problem, decay=DECAY * features.shape[1]) if self.C is None else problem
+        decay = DECAY * X_meta.shape[1] if self.C is None else 1 / (self.C * len(codes))
+        trusted = rows.reading.scaling.apply(torch.from_numpy(X_meta))
+        head = reading_head(trusted, codes, values, len(self.classes_), decay)
+        return head.logits(features).argmax(1).numpy()

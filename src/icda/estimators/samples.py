@@ -21,9 +21,8 @@ from sklearn.utils.validation import (
 from icda.data.missing import check_names, encode_known
 from icda.errors import InputError
 from icda.heads.problem import Problem, rebalance
-from icda.heads.rows import Rows, StoredRows, feature_moments, is_large_on_disk, refuse_sparse
-from icda.losses.inputs import check_flags
-from icda.statistics.checks import check_number
+from icda.heads.rows import Rows, StoredRows, is_large_on_disk, refuse_sparse
+from icda.statistics.checks import check_flags, check_number
 
 EXTREME = 1e4  # beyond, features are divided by their largest value for the solver
 WILD = 10.0  # how many times larger or further off metadata may be before it is said
@@ -178,16 +177,6 @@ def warn_of_other_scale(X: np.ndarray, X_meta: np.ndarray, owner: str) -> None:
     )
 
 
-def weighted_moments(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each feature; the deviation of a constant one counts as 1.
-
-    >>> weighted_moments(np.array([[1.0], [3.0]]), np.array([1.0, 3.0]))[0].tolist()
-    [2.5]
-    """
-    mean, deviation = feature_moments(X, weights)
-    return mean.astype(X.dtype), np.where(deviation > 0, deviation, 1.0).astype(X.dtype)
-
-
 def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: int) -> bool:
     """Whether a prior is given: `attributes` (N,), of any values, or `log_prior` (N, C)."""
     if attributes is not None and log_prior is not None:
@@ -206,12 +195,10 @@ def check_prior(estimator: Any, attributes: Any, log_prior: Any, num_samples: in
     return attributes is not None or log_prior is not None
 
 
-def put_prior(
-    estimator: Any, problem: Problem, attributes: Any, log_prior: Any, used: np.ndarray, unit: float
-) -> Problem:
-    """The problem of the `used` samples with their prior; `unit` is what a sample of weight one has in its weights."""
+def put_prior(estimator: Any, problem: Problem, attributes: Any, log_prior: Any, used: np.ndarray) -> Problem:
+    """The problem of the `used` samples with their prior."""
     if log_prior is not None:
         given = np.asarray(log_prior, dtype=np.float64)[used]
         return replace(problem, log_prior=torch.from_numpy(given).to(problem.weights))
     estimator.attributes_ = np.unique(np.asarray(attributes)[used], return_inverse=True)[1]
-    return rebalance(problem, torch.from_numpy(estimator.attributes_), "prior", unit)
+    return rebalance(problem, torch.from_numpy(estimator.attributes_), "prior")

@@ -12,7 +12,7 @@ from icda.data.generators import generator_for
 from icda.data.task import Split, Task
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
-from icda.functional.moments import mean_mapped_variances
+from icda.functional.mapped_variance import mean_mapped_variances
 from icda.functional.strength import Strength, direct_strength
 from icda.losses import AdjustedLoss, ICDALoss
 from icda.losses.augmented import StatisticsLoss, choose_covariance

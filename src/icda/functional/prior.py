@@ -31,12 +31,12 @@ def joint_counts(
     return flat.view(num_attributes, num_classes).double()
 
 
-def conditional_log_prior(counts: Tensor, smoothing: float = 0.5) -> Tensor:
+def conditional_log_prior(counts: Tensor, smoothing: float = 0.5, strength: float = 1.0) -> Tensor:
     """log pi(c | a) (K, C), in float64, of counts (K, C): (n_ac + s C pi_c) / (n_a + s C), with pi_c the classes' shares.
 
     `smoothing` s is what a pair of attribute and class counts as before any sample is seen, on average over the classes.
     An attribute that nobody has, or that says nothing, gives the prior of logit adjustment. A class without samples has
-    -inf everywhere.
+    -inf everywhere. `strength` is how far the evidence bears it: the rest, in logarithms, is the prior of the classes.
 
     >>> conditional_log_prior(torch.tensor([[9.0, 0.0], [0.0, 1.0]])).exp()
     tensor([[0.9900, 0.0100],
@@ -44,22 +44,7 @@ def conditional_log_prior(counts: Tensor, smoothing: float = 0.5) -> Tensor:
     """
     counts = counts.double()
     smoothed = counts + smoothing * counts.shape[1] * counts.sum(0) / counts.sum()
-    return (smoothed / smoothed.sum(1, keepdim=True)).log()
-
-
-def answer_log_prior(answers: Tensor, targets: Tensor, num_classes: int) -> Tensor:
-    """log P(y | answer) of every sample (N, C), counted over the samples: the answer is taken for an attribute.
-
-    >>> answer_log_prior(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1]), 2).exp()[0]
-    tensor([0.8333, 0.1667])
-    """
-    return conditional_log_prior(joint_counts(answers, targets, num_classes, num_classes)).float()[answers]
-
-
-def tempered(log_prior: Tensor, class_log_prior: Tensor, strength: float) -> Tensor:
-    """log of P(y | a)^strength P(y)^(1 - strength): as much of a conditional prior as the evidence bears.
-
-    >>> tempered(torch.tensor([[0.0, -2.0]]), torch.tensor([-1.0, -1.0]), strength=0.5)
-    tensor([[-0.5000, -1.5000]])
-    """
-    return strength * log_prior + (1 - strength) * class_log_prior
+    log_prior = (smoothed / smoothed.sum(1, keepdim=True)).log()
+    if strength < 1:
+        log_prior = strength * log_prior + (1 - strength) * torch.log_softmax(counts.sum(0).log(), 0)
+    return log_prior

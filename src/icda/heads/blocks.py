@@ -1,15 +1,13 @@
-"""Fits to rows in blocks, wherever those lie and wherever they are worked on: all that is asked of a block is a sum.
+"""Rows in blocks, wherever those lie and wherever they are worked on: read, scaled and dealt into folds a few at a time.
 
-The loss of a head is a sum over samples, given the moments of the logits within the classes. Those are W mu_j and
-W Sigma_j W^T: with class means and covariances gathered once, one pass over the blocks gives value and gradient. What
-comes back from a block has the size of the head, not of its rows. Rows in memory are one block.
+What a row is, and the fold it is in, follow from its place and its label alone. Rows in memory are one block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,18 +19,13 @@ from icda.data.missing import encode_known
 from icda.data.own.blocks import Block as FileBlock
 from icda.engines import Engine, Here
 from icda.errors import InputError
-from icda.functional.confusion import count_confusions
-from icda.functional.strength import direct_strength
-from icda.functional.tables import LogitMoments
 from icda.heads.dealing import Place, deal_folds, place_blocks
-from icda.heads.objective import Slope, adjustment_table, fold_slope, from_rows, label_slope_, shifted
-from icda.heads.problem import AUGMENTED, SAMPLED, LossSettings, log_shares
-from icda.heads.rows import Rows, rows_per_chunk
+from icda.heads.problem import SAMPLED
+from icda.heads.rows import Rows, feature_moments, rows_per_chunk
 from icda.statistics import ClassStatistics
 
 if TYPE_CHECKING:
     from icda.heads.solver import LinearHead
-    from icda.heads.spreading import AttributePrior
 
 KNOWN = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))  # to torch
 NOTHING = torch.empty(0)
@@ -86,6 +79,17 @@ class Scaling:
         least = float(statistics.count.sum()) * torch.finfo(torch.float64).eps * mean.abs()
         return cls(mean, torch.where(deviation <= least, 1.0, deviation))
 
+    @classmethod
+    def of_rows(cls, X: np.ndarray, weights: np.ndarray | None = None) -> Scaling:
+        """The same of rows in memory (N, A), which may count `weights` (N,), in their precision.
+
+        >>> Scaling.of_rows(np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([1.0, 3.0]))
+        Scaling(mean=tensor([2.5000, 5.0000], dtype=torch.float64), scale=tensor([0.8660, 1.0000], dtype=torch.float64))
+        """
+        mean, deviation = feature_moments(X, np.ones(len(X), X.dtype) if weights is None else weights)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        return cls(torch.from_numpy(mean.astype(X.dtype)), torch.from_numpy(scale.astype(X.dtype)))
+
     def apply(self, rows: Tensor) -> Tensor:
         return (rows - self.mean) / self.scale
 
@@ -102,14 +106,24 @@ class RowChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """All that says how a block's rows are read: classes, scaling (None: done), precision, and how folds are dealt."""
+    """All that says how a block's rows are read: classes, scaling, precision, and how folds are dealt."""
 
     classes: np.ndarray
-    scaling: Scaling | None
+    scaling: Scaling | None  # from features as they come to those that heads are fitted to; None: nobody knows
     dtype: torch.dtype
     folds: int = 5
     seed: int = 0
     groups: np.ndarray | None = None  # those that blocks say of their rows, sorted
+    is_ready: bool = False  # whether blocks hold scaled features and numbers of classes, in memory
+
+    def scaled(self, rows: Tensor) -> Tensor:
+        if self.is_ready:
+            return rows
+        assert self.scaling is not None
+        return self.scaling.apply(rows)
+
+    def codes(self, labels: np.ndarray) -> np.ndarray:
+        return labels if self.is_ready else np.searchsorted(self.classes, labels)
 
     def group_codes(self, place: Place) -> Tensor | None:
         """Numbers of the groups of a block's rows, -1 where one is not known; None without groups."""
@@ -120,7 +134,7 @@ class Reading:
 
     def chunks(self, place: Place) -> Iterator[RowChunk]:
         """A block's rows, a few at a time; of scaled rows in memory they are views, made once."""
-        if self.scaling is not None or isinstance(place.block.features, np.memmap):
+        if not self.is_ready or isinstance(place.block.features, np.memmap):
             return self._chunks(place)
         made = place.block.chunks
         key = self.folds, self.seed
@@ -130,14 +144,13 @@ class Reading:
 
     def _chunks(self, place: Place) -> Iterator[RowChunk]:
         features, labels = place.block.read()
-        codes = np.searchsorted(self.classes, labels)
+        codes, groups = self.codes(labels), self.group_codes(place)
         before, start = place.before, place.start
-        groups = self.group_codes(place)
-        for span, part in numbers(features, self.dtype, copy=self.scaling is not None or not features.flags.writeable):
+        for span, part in numbers(features, self.dtype, copy=not (self.is_ready and features.flags.writeable)):
             targets = codes[span]
             folds = torch.from_numpy(deal_folds(targets, before, self.folds, self.seed))
             rows = torch.arange(start + span.start, start + span.start + len(targets))
-            if self.scaling is not None:
+            if not self.is_ready and self.scaling is not None:
                 part.sub_(self.scaling.mean.to(part)).div_(self.scaling.scale.to(part))
             own = None if groups is None else groups[span]
             yield RowChunk(part, torch.from_numpy(targets), rows, folds, own)
@@ -149,10 +162,8 @@ def take_rows(place: Place, reading: Reading, chosen: np.ndarray) -> RowChunk:
     first, last = np.searchsorted(chosen, [place.start, place.start + len(place)])
     rows = chosen[first:last] - place.start
     features, labels = place.block.read()
-    codes = np.searchsorted(reading.classes, labels)
-    taken = torch.from_numpy(np.array(features[rows], dtype=np.float64))
-    scaled: Tensor = taken if reading.scaling is None else reading.scaling.apply(taken)
-    folds = deal_folds(codes, place.before, reading.folds, reading.seed)[rows]
+    codes, scaled = reading.codes(labels), reading.scaled(torch.from_numpy(np.array(features[rows], dtype=np.float64)))
+    folds = deal_folds(codes, place.before, reading.folds, reading.seed, rows)
     numbered, groups = torch.from_numpy(chosen[first:last]), reading.group_codes(place)
     groups = None if groups is None else groups[rows]
     return RowChunk(scaled.float(), torch.from_numpy(codes[rows]), numbered, torch.from_numpy(folds), groups)
@@ -177,6 +188,8 @@ class BlockRows:
     counts: np.ndarray
     statistics: ClassStatistics | None  # of the classes; None where nobody asks for them
     sampled: Tensor
+    weights: Tensor | None = None  # (N,) of rows in memory, one on average; None: every row counts the same
+    unit: float = 1.0  # what a row of weight one has in `weights`
     engine: Engine = field(default_factory=Here)
     say: Say = lambda _: None
     passes: int = 2  # over all rows, those for labels and statistics included
@@ -215,7 +228,7 @@ class BlockRows:
         known = np.unique(np.concatenate(list(engine.each(distinct_groups, blocks)))) if groups else None
         reading = Reading(classes, Scaling.of(statistics), dtype, folds, seed, known)
         places = list(place_blocks(blocks, parts, classes))
-        return cls(places, reading, counts, statistics, sampled, engine, say)
+        return cls(places, reading, counts, statistics, sampled, engine=engine, say=say)
 
     @classmethod
     def of_memory(
@@ -225,17 +238,51 @@ class BlockRows:
         num_classes: int,
         folds: int = 5,
         seed: int = 0,
-        groups: np.ndarray | None = None,
     ) -> BlockRows:
-        """Scaled features (N, A), classes (N,) and, if any, groups (N,), None or NaN where unknown, as one block."""
-        block = MemoryBlock(features.numpy(), targets.numpy(), groups)
+        """Scaled features (N, A) and classes (N,) as one block."""
+        block = MemoryBlock(features.numpy(), targets.numpy())
         counts = np.bincount(block.targets, minlength=num_classes)
         every = max(1, len(targets) // (SAMPLED * features.shape[1]))
-        known = None if groups is None else encode_known(groups)[1]
-        reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed, known)
+        reading = Reading(np.arange(num_classes), None, features.dtype, folds, seed, is_ready=True)
         place = Place(block, 0, np.zeros(num_classes, dtype=np.int64))
         sampled = torch.from_numpy(np.array(block.features[::every], np.float64))
         return cls([place], reading, counts, None, sampled)
+
+    @classmethod
+    def of_arrays(cls, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> BlockRows:
+        """Features as they come (N, A), labels (N,) and, if any, weights (N,), as one block that is scaled at once."""
+        X = np.ascontiguousarray(X if X.dtype in (np.float32, np.float64) else X.astype(np.float64))
+        scaling, (names, codes) = Scaling.of_rows(X, weights), np.unique(y, return_inverse=True)
+        rows = cls.of_memory(scaling.apply(torch.from_numpy(X)), torch.from_numpy(codes), len(names), seed=seed)
+        rows = replace(rows, reading=replace(rows.reading, classes=names, scaling=scaling))
+        if weights is None:
+            return rows
+        mass = torch.from_numpy(weights / weights.mean()).to(rows.dtype)
+        return replace(rows, weights=mass, unit=1 / float(weights.mean()))
+
+    def with_groups(self, groups: np.ndarray) -> BlockRows:
+        """The same rows, in memory, with groups (N,), None or NaN where one is not known."""
+        place, reading = self.places[0], replace(self.reading, groups=encode_known(groups)[1])
+        return replace(
+            self, places=[replace(place, block=replace(place.block, given=groups, chunks={}))], reading=reading
+        )
+
+    def unscaled(self, head: LinearHead) -> LinearHead:
+        """The head for features as they come."""
+        assert self.reading.scaling is not None
+        return head.unscaled(self.reading.scaling.mean, self.reading.scaling.scale)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the scaled features are here, in one block."""
+        return self.reading.is_ready
+
+    @property
+    def everything(self) -> RowChunk:
+        """All rows, which are in memory, at once."""
+        assert self.in_memory
+        features, targets = map(torch.from_numpy, self.places[0].block.read())
+        return RowChunk(features, targets, torch.arange(len(targets)), NOTHING)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -254,9 +301,6 @@ class BlockRows:
         self.passes += 1
         self.say(f"Pass {self.passes} over the rows ...")
         return self.engine.each(work, self.places, self.reading, *shared)
-
-    def scaled(self, rows: Tensor) -> Tensor:
-        return rows if self.reading.scaling is None else self.reading.scaling.apply(rows)
 
     def total(self, work: Callable[..., Any], *shared: Any) -> Any:
         """The sum of work(chunk, *shared) over all rows."""
@@ -321,133 +365,3 @@ def merge_summaries(
     one: tuple[ClassStatistics, Tensor], other: tuple[ClassStatistics, Tensor]
 ) -> tuple[ClassStatistics, Tensor]:
     return one[0].merge(other[0]), torch.cat([one[1], other[1]])
-
-
-Masses = Callable[[RowChunk], Tensor]  # what each row of a chunk counts in the losses of K heads, (K, n)
-
-
-def even_masses(total: float, chunk: RowChunk) -> Tensor:
-    return chunk.features.new_full((1, len(chunk.targets)), 1 / total)
-
-
-@dataclass(frozen=True)
-class BlockProblem:
-    """What `Problem` is in memory, for rows in blocks."""
-
-    features: BlockRows
-    decay: float
-    masses: Masses | None = None  # None: every row counts the same
-    class_counts: Tensor | None = None  # by those masses
-    prior: AttributePrior | None = None
-
-    @property
-    def num_classes(self) -> int:
-        return self.features.num_classes
-
-    @property
-    def products(self) -> int:
-        """How many numbers one pass over a block multiplies."""
-        return max(map(len, self.features.places)) * self.features.shape[1] * self.num_classes
-
-    def objective(self, settings: LossSettings) -> BlockObjective:
-        rows = self.features
-        constant = torch.zeros(self.num_classes, dtype=torch.float64)
-        if settings.name in ("la", "icda") and self.prior is None:
-            constant = log_shares(torch.from_numpy(rows.counts) if self.class_counts is None else self.class_counts)
-        masses = self.masses or partial(even_masses, rows.shape[0])
-        return BlockObjective(rows, Question(settings, masses, constant.to(rows.dtype)[None], prior=self.prior))
-
-    def confusions(self, head: LinearHead) -> Tensor:
-        return self.features.total(count_mistakes, head.weight, head.bias)
-
-    def sampled_rows(self) -> Tensor:
-        return self.features.scaled(self.features.sampled)
-
-
-def count_mistakes(chunk: RowChunk, weight: Tensor, bias: Tensor) -> Tensor:
-    """How often a head takes each class (row) for each class (column), (C, C)."""
-    return count_confusions(torch.addmm(bias, chunk.features, weight.T).argmax(1), chunk.targets, len(bias))
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of every block in one pass: value and gradient at some heads."""
-
-    settings: LossSettings
-    masses: Masses
-    constant: Tensor  # (K, C)
-    weight: Tensor = NOTHING
-    bias: Tensor = NOTHING
-    table: Tensor | None = None  # of `icda.functional.tables`, for losses that have one
-    angles: Tensor | None = None  # the weight whose angles are ICDA's strengths
-    prior: AttributePrior | None = None  # what each row adds to its logits by itself
-
-
-def answer(chunk: RowChunk, question: Question) -> Slope:
-    """The rows' part of value and gradient."""
-    added = None if question.prior is None else question.prior.added(chunk)
-    if question.table is not None:
-        return _augmented_answer(chunk, question, question.table, added)
-    shift = shifted(question.bias, question.constant)
-    return fold_slope(chunk.features, chunk.targets, question.masses(chunk), question.weight, shift, added)
-
-
-def _augmented_answer(chunk: RowChunk, question: Question, table: Tensor, added: Tensor | None) -> Slope:
-    """The losses of one head, label after label; `icda.heads.objective.AugmentedObjective` is the same in memory."""
-    mass, order = question.masses(chunk)[0], torch.argsort(chunk.targets, stable=True)
-    features, targets, mass = chunk.features[order], chunk.targets[order], mass[order]
-    logits = torch.addmm((question.bias + question.constant[0])[:, None], question.weight, features.T)
-    if added is not None:
-        logits += added[order].T
-    coefficients = margin = None
-    if question.angles is not None:
-        strength = direct_strength(features, targets, question.angles)
-        coefficients = (strength.per_class / (len(table) - 1)).scatter_(1, targets[:, None], 1).to(features).T
-        margin = question.settings.beta * strength.per_sample.to(features)
-    value, to_table, start = 0.0, torch.zeros_like(table), 0
-    for label, block in enumerate(logits.split(torch.bincount(targets, minlength=len(table)).tolist(), 1)):
-        span, start = slice(start, start + block.shape[1]), start + block.shape[1]
-        if span.start == span.stop:
-            continue
-        part = None if coefficients is None else coefficients[:, span]
-        if part is None:
-            block += table[label][:, None]
-        value += label_slope_(block, label, mass[span], part, None if margin is None else margin[span], table[label])
-        to_table[label] += block.sum(1) if part is None else part @ block.T
-    return Slope(value, logits @ features, logits.sum(1), to_table)
-
-
-class BlockObjective:
-    """The loss over all blocks as a function of weight and bias: one pass for value and gradient."""
-
-    def __init__(self, rows: BlockRows, question: Question) -> None:
-        self.rows, self.question = rows, question
-        self.relations: Tensor | None = None  # RISDA's
-
-    def follow(self, head: LinearHead) -> None:
-        """Read ICDA's strengths off a head from now on."""
-        self.question = replace(self.question, angles=head.weight)
-
-    def __call__(self, weight: Tensor, bias: Tensor) -> Slope:
-        if self.question.settings.name not in AUGMENTED:
-            return self._ask(weight, bias, None)
-        whole = from_rows(torch.cat([weight, bias[:, None]], 1), self.rows.num_classes)[0]
-        leaf = whole[:, :-1].clone().requires_grad_()
-        with torch.enable_grad():
-            table = adjustment_table(self.question.settings, self._moments(leaf), self.relations)
-        found = self._ask(leaf.detach(), whole[:, -1], table.detach())
-        to_weight = found.to_weight + torch.autograd.grad(table, leaf, found.to_table)[0]
-        return Slope(found.value, to_weight, found.to_bias).in_rows()
-
-    def _moments(self, weight: Tensor) -> LogitMoments:
-        """Of the logits, from those of the scaled features."""
-        statistics, scaling = self.rows.statistics, self.rows.reading.scaling
-        assert statistics is not None
-        assert scaling is not None
-        mean = scaling.apply(statistics.mean).to(weight.dtype)
-        covariance = (statistics.covariance / (scaling.scale[:, None] * scaling.scale)).to(weight.dtype)
-        return LogitMoments(mean @ weight.T, weight @ (covariance @ weight.T))
-
-    def _ask(self, weight: Tensor, bias: Tensor, table: Tensor | None) -> Slope:
-        question = replace(self.question, weight=weight, bias=bias.contiguous(), table=table)
-        return self.rows.total(answer, question)

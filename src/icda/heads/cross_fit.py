@@ -8,7 +8,7 @@ from torch import Tensor
 
 from icda.functional.strength import Strength
 from icda.heads.problem import LossSettings, Problem
-from icda.heads.solver import LinearHead, fit_folds, fit_head
+from icda.heads.solver import LinearHead, fit_folds
 from icda.heads.threads import threads_for
 
 FACTORS = (1.0, 0.1, 0.01)  # of the decay a problem comes with
@@ -37,16 +37,13 @@ def cross_fitted_logits(
     """
     inside = outside_folds(strata, folds, seed)
     with threads_for(problem.products):
-        if together:
-            heads = fit_folds(problem, settings, inside, max_iter, tol)
-        else:
-            heads = [fit_head(problem.rows(mask), settings, max_iter, tol) for mask in inside]
+        heads = fit_folds(problem, settings, inside, max_iter, tol, together=together)
         return held_out_logits(problem, heads, inside)
 
 
 def outside_folds(strata: Tensor, folds: int, seed: int) -> Tensor:
     """Masks (folds, N): the samples that the head of each fold is fitted to, all but the fold's own."""
-    fold = stratified_folds(strata, folds, seed)
+    fold = folds_of_strata(strata, folds, seed)
     return torch.arange(folds)[:, None] != fold
 
 
@@ -58,10 +55,10 @@ def held_out_logits(problem: Problem, heads: Sequence[LinearHead], inside: Tenso
     return total
 
 
-def stratified_folds(strata: Tensor, folds: int, seed: int) -> Tensor:
+def folds_of_strata(strata: Tensor, folds: int, seed: int) -> Tensor:
     """A fold number for every sample; each stratum is spread evenly over the folds.
 
-    >>> torch.bincount(stratified_folds(torch.tensor([0] * 6 + [1] * 4), folds=2, seed=0)).tolist()
+    >>> torch.bincount(folds_of_strata(torch.tensor([0] * 6 + [1] * 4), folds=2, seed=0)).tolist()
     [5, 5]
     """
     generator = torch.Generator().manual_seed(seed)
@@ -80,6 +77,15 @@ def cross_fitted_strength(logits: Tensor, targets: Tensor) -> Strength:
     probabilities = torch.softmax(logits, 1)
     per_sample = 1 - probabilities.gather(1, targets[:, None])[:, 0]
     return Strength(probabilities.scatter(1, targets[:, None], 0), per_sample)
+
+
+def belief(probabilities: Tensor, targets: Tensor) -> Tensor:
+    """p_y / max_c p_c (N,): how far each label is believed.
+
+    >>> belief(torch.tensor([[0.25, 0.75], [0.25, 0.75]]), torch.tensor([1, 0])).round(decimals=3).tolist()
+    [1.0, 0.3330000042915344]
+    """
+    return probabilities.gather(1, targets[:, None])[:, 0] / probabilities.max(1).values
 
 
 def choose_decay(

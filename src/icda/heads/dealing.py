@@ -73,15 +73,17 @@ def ranks_within(codes: np.ndarray, before: np.ndarray) -> np.ndarray:
     return ranks + before[codes]
 
 
-def deal_folds(codes: np.ndarray, before: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """A fold for each row: of any `folds` rows of a class that follow each other, each goes to another fold.
+def deal_folds(
+    codes: np.ndarray, before: np.ndarray, folds: int, seed: int, chosen: np.ndarray | slice = slice(None)
+) -> np.ndarray:
+    """A fold for each row `chosen`: of any `folds` rows of a class that follow each other, each goes to another fold.
 
     So every class is spread evenly, and a block needs to know no more than how many rows of each class come before it.
 
     >>> sorted(deal_folds(np.array([1, 1, 1, 1]), np.array([0, 4]), folds=4, seed=0).tolist())
     [0, 1, 2, 3]
     """
-    ranks = ranks_within(codes, before)
+    ranks, codes = ranks_within(codes, before)[chosen], codes[chosen]
     # The group is what is scrambled, with its class: its rows are then ordered by numbers of their own.
     groups = scrambled(ranks // folds, seed) + scrambled(codes, seed + 1)
     drawn = scrambled(groups[:, None] + np.arange(folds, dtype=np.uint64), seed + 2)

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from icda.functional.prior import joint_counts
-from icda.heads.blocks import BlockObjective, BlockRows, Question, RowChunk
-from icda.heads.descent import METRIC_SHARE, Coordinates, descend
-from icda.heads.objective import from_rows, head_rows, to_rows
+from icda.heads.block_problem import BlockObjective, BlockProblem, Question
+from icda.heads.blocks import BlockRows, RowChunk
+from icda.heads.cross_fit import belief
+from icda.heads.descent import METRIC_SHARE, Coordinates
 from icda.heads.problem import LossSettings, Problem
-from icda.heads.solver import MOST_ROWS, PLAIN_MEMORY
+from icda.heads.solver import MOST_ROWS, LinearHead, minimise
 from icda.heads.threads import threads_for
 
 CONTRAST_SHARE = 0.5  # of the robust margin that is taken off the biased one
@@ -60,6 +61,20 @@ class Contrast:
         robust = wrong_margin(self.robust.held_out(chunk), chunk.targets)
         return tie / self.deviation - CONTRAST_SHARE * robust / self.robust_deviation
 
+    def judged(self, chunk: RowChunk) -> tuple[Tensor, Tensor]:
+        """Logits (n, C) of the biased heads, and ties (n,)."""
+        return self.biased.held_out(chunk), self.ties(chunk)
+
+
+class HeldTies(NamedTuple):
+    """What heads say of rows in memory that they have not seen: logits (N, C) and ties (N,), as a `Contrast` says them."""
+
+    logits: Tensor
+    ties: Tensor
+
+    def judged(self, chunk: RowChunk) -> tuple[Tensor, Tensor]:
+        return self.logits[chunk.rows], self.ties[chunk.rows]
+
 
 def wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
     """How far the best wrong class is ahead of the target.
@@ -72,9 +87,8 @@ def wrong_margin(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def trust(heads: FoldHeads, chunk: RowChunk) -> Tensor:
-    """p_y / max_c p_c (n,) of heads that have not seen the row."""
-    probabilities = torch.softmax(heads.held_out(chunk), 1)
-    return probabilities.gather(1, chunk.targets[:, None])[:, 0] / probabilities.max(1).values
+    """How far heads that have not seen a row believe its label (n,)."""
+    return belief(torch.softmax(heads.held_out(chunk), 1), chunk.targets)
 
 
 @dataclass(frozen=True)
@@ -130,27 +144,22 @@ def fit_fold_heads(
     table = cells / (inside @ cells)[:, None]
     constant = torch.zeros(folds, classes, dtype=torch.float64) if balanced else inside.log()
     question = Question(LossSettings("ce"), partial(kinds.masses, table), constant.to(rows.dtype))
-    begin = torch.zeros(folds * head_rows(classes), rows.shape[1] + 1, dtype=rows.dtype)
+    starts = [LinearHead.zeros(classes, rows.shape[1], rows.dtype)] * folds
     if start is not None:
-        begin = to_rows(torch.cat([start.weight, start.bias[:, :, None]], 2))
+        starts = [LinearHead(*pair) for pair in zip(*start, strict=True)]
     metric = None
     if classes > 2 and rows.shape[1] ** 2 <= METRIC_SHARE * rows.shape[0] * classes:
-        metric = Coordinates.of(rows.scaled(rows.sampled), decay, 1 / classes)
-    shrink = 0.5 * decay if classes == 2 else decay
-    with threads_for(max(map(len, rows.places)) * rows.shape[1] * folds * classes):
-        found = descend(BlockObjective(rows, question), begin, shrink, max_iter, tol, PLAIN_MEMORY, metric)
-    heads = from_rows(found.parameters, classes)
-    return FoldHeads(heads[:, :, :-1].contiguous(), heads[:, :, -1].contiguous())
+        metric = Coordinates.of(rows.reading.scaled(rows.sampled), decay, 1 / classes)
+    problem, objective = BlockProblem(rows, decay), BlockObjective(rows, question)
+    with threads_for(folds * problem.products):
+        heads = minimise(problem, objective, question.settings, starts, max_iter, tol, metric)
+    return FoldHeads(torch.stack([head.weight for head in heads]), torch.stack([head.bias for head in heads]))
 
 
 def trusted_heads(rows: BlockRows, decay: float) -> FoldHeads:
     """Heads that say how far a row's label is believed (`trust`), fitted with such trust before."""
     first = fit_fold_heads(rows, decay, balanced=False)
     return fit_fold_heads(rows, decay, trusted=first, balanced=False)
-
-
-def trust_masses(heads: FoldHeads, total: float, chunk: RowChunk) -> Tensor:
-    return trust(heads, chunk)[None] / total
 
 
 def sum_margins(rows: BlockRows, heads: FoldHeads) -> tuple[float, Tensor]:
@@ -191,16 +200,15 @@ def find_contrast(
 
 def find_ties(
     rows: BlockRows, decay: float, rounds: int = 4, repeats: int = 1, max_iter: int = 100, tol: float = 1e-3
-) -> tuple[Tensor, Tensor]:
-    """Logits (N, C) and ties (N,) of rows in memory by heads that have not seen them: means over `repeats`, with other
-    folds each time."""
+) -> HeldTies:
+    """Of rows in memory: means over `repeats`, with other folds each time."""
     logits, ties = [], []
     for repeat in range(repeats):
         dealt = replace(rows, reading=replace(rows.reading, seed=rows.reading.seed + repeat))
         contrast, _ = find_contrast(dealt, decay, rounds, max_iter, tol)
         logits.append(dealt.gathered(contrast.biased.held_out))
         ties.append(dealt.gathered(contrast.ties))
-    return torch.stack(logits).mean(0), torch.stack(ties).mean(0)
+    return HeldTies(torch.stack(logits).mean(0), torch.stack(ties).mean(0))
 
 
 @dataclass(frozen=True)

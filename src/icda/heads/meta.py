@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from icda.functional.grouping import LabelGroups
 from icda.functional.strength import Strength, direct_strength
 from icda.functional.tables import LogitMoments, icda_logits, icda_table, label_table
-from icda.heads.cross_fit import cross_fitted_logits, stratified_folds
+from icda.heads.cross_fit import cross_fitted_logits, folds_of_strata
 from icda.heads.implicit import Optimum
 from icda.heads.problem import LossSettings, Problem
 from icda.heads.solver import LinearHead, fit_head
@@ -116,7 +116,7 @@ def fit_meta_head(
             {"params": [outer.margins, outer.share_logit, outer.log_scale], "lr": settings.rate},
         ]
     )
-    fold = stratified_folds(labels, settings.folds, settings.seed)
+    fold = folds_of_strata(labels, settings.folds, settings.seed)
     folds = [_Fold(problem, metadata, fold != k, fold == k, labels, settings) for k in range(settings.folds)]
     losses = []
     for _ in range(settings.steps):

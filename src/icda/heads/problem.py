@@ -11,7 +11,7 @@ from torch import Tensor
 
 from icda.errors import InputError
 from icda.functional.confusion import count_confusions
-from icda.functional.prior import conditional_log_prior, joint_counts, tempered
+from icda.functional.prior import conditional_log_prior, joint_counts
 from icda.functional.strength import Strength, direct_strength
 from icda.heads.rows import Rows, row_chunks, times
 
@@ -55,6 +55,7 @@ class Problem:
     log_prior: Tensor | None = None  # (N, C), up to a constant per sample
     margins: Tensor | None = None  # (C,)
     covariance_mixing: Tensor | None = None  # (C, C): class j is augmented with sum_k mixing_{j,k} Sigma_k
+    unit: float = 1.0  # what a sample of weight one has in `weights`: the prior of pairs without samples asks for it
 
     @classmethod
     def of(
@@ -69,7 +70,8 @@ class Problem:
         weights = np.ones(len(targets)) if weights is None else weights
         mass = torch.from_numpy(weights / weights.mean()).to(features.dtype)
         counts = torch.bincount(targets, mass.double(), minlength=num_classes)
-        return cls(features, targets, num_classes, mass, mass, counts, 1 / (C * float(weights.sum())))
+        decay, unit = 1 / (C * float(weights.sum())), 1 / float(weights.mean())
+        return cls(features, targets, num_classes, mass, mass, counts, decay, unit=unit)
 
     @classmethod
     def plain(cls, features: Rows, targets: Tensor, num_classes: int, decay: float) -> Problem:
@@ -182,13 +184,12 @@ def reweigh(problem: Problem, weights: Tensor) -> Problem:
     return replace(problem, weights=weights, statistics_weights=weights, class_counts=counts)
 
 
-def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights", unit: float = 1.0) -> Problem:
+def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights") -> Problem:
     """The problem with every (class, attribute) balanced.
 
     "weights" gives each pair the same mass everywhere. "statistics" does so in class means and covariances only.
     "prior" leaves the weights alone and replaces the prior of classes by that of classes given the attribute,
-    z_c + log pi(c | a_i): the logit adjustment of a world in which the attribute tells the class. `unit` is what a sample
-    of weight one has in `problem.weights`; only the prior of pairs without samples asks for it.
+    z_c + log pi(c | a_i): the logit adjustment of a world in which the attribute tells the class.
     """
     attributes = torch.unique(attributes, return_inverse=True)[1]
     pairs = problem.targets * (int(attributes.max()) + 1) + attributes
@@ -198,17 +199,12 @@ def rebalance(problem: Problem, attributes: Tensor, through: Through = "weights"
     if through == "statistics":
         factors = balance_weights(dense, problem.statistics_weights).to(problem.weights)
         return replace(problem, statistics_weights=problem.statistics_weights * factors)
-    return with_prior(problem, attributes, unit=unit)
+    return with_prior(problem, attributes)
 
 
-def with_prior(problem: Problem, attributes: Tensor, strength: float = 1.0, unit: float = 1.0) -> Problem:
-    """The prior log P(y | attribute)^strength P(y)^(1 - strength): all of it, or only as much as the evidence bears.
-
-    `unit` is what a sample of weight one has in `problem.weights`, where those are one on average.
-    """
+def with_prior(problem: Problem, attributes: Tensor, strength: float = 1.0) -> Problem:
+    """The prior log P(y | attribute)^strength P(y)^(1 - strength): all of it, or only as much as the evidence bears."""
     number = int(attributes.max()) + 1
     counts = joint_counts(attributes, problem.targets, number, problem.num_classes, problem.weights)
-    prior = conditional_log_prior(counts, 0.5 * unit * float(problem.weights.mean()))
-    if strength < 1:
-        prior = tempered(prior, torch.log_softmax(problem.class_counts.double().log(), 0), strength)
+    prior = conditional_log_prior(counts, 0.5 * problem.unit * float(problem.weights.mean()), strength)
     return replace(problem, log_prior=prior.to(problem.weights)[attributes])

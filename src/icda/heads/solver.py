@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from icda.errors import InputError
-from icda.heads.blocks import BlockProblem
+from icda.heads.block_problem import BlockProblem
 from icda.heads.descent import LEAST_AUGMENTED, LEAST_WORK, METRIC_SHARE, Coordinates, Descent, descend
 from icda.heads.objective import FoldObjective, Objective, from_rows, head_rows, to_rows
 from icda.heads.problem import AUGMENTED, LossName, LossSettings, Problem
@@ -85,20 +85,20 @@ def fit_head(
             # way. RISDA's confusions need a good head.
             steps, way = (min(max_iter, ICDA_START), None) if name == "icda" else (max_iter, metric)
             first = LossSettings("la")
-            (head,) = _minimise(problem, problem.objective(first), first, [head], steps, START_SLACK * tol, way)
+            (head,) = minimise(problem, problem.objective(first), first, [head], steps, START_SLACK * tol, way)
             spent = head.iterations
         rounds = rounds if name in ("icda", "risda") else 1
         for number in range(rounds):
             _read_head(problem, objective, name, head)
             if number == 0 and metric is not None and name in AUGMENTED:
-                (head,) = _minimise(problem, objective, settings, [head], max_iter, LOOSE * tol, metric)
+                (head,) = minimise(problem, objective, settings, [head], max_iter, LOOSE * tol, metric)
                 spent += head.iterations
                 if head.value > STRETCHED * math.log(problem.num_classes):
                     metric = metric.stretched(head.parameters, settings.lam)
                 if name == "icda" and rounds > 1:
                     continue
             steps = max_iter if rounds > 1 else max(1, max_iter - spent)
-            (head,) = _minimise(problem, objective, settings, [head], steps, tol, metric)
+            (head,) = minimise(problem, objective, settings, [head], steps, tol, metric)
             spent += head.iterations
             if head.iterations <= 1:  # the strengths no longer move the optimum
                 break
@@ -122,15 +122,17 @@ def fit_folds(
     max_iter: int = 100,
     tol: float = 1e-4,
     starts: list[LinearHead] | None = None,
+    *,
+    together: bool = True,
 ) -> list[LinearHead]:
     """One head for each row of `inside` (K, N), fitted to the samples in it; `starts` are heads of the same folds.
 
-    CE and LA of few classes are fitted side by side: the folds' problems are nearly the same problem, so that one run of
-    L-BFGS takes hardly more iterations than the slowest alone. No head starts from another fold's: one that began where
-    a sample was seen, and stopped at a tolerance, would not be one that has not seen it.
+    If `together`, CE and LA of few classes are fitted side by side: the folds' problems are nearly the same problem, so
+    that one run of L-BFGS takes hardly more iterations than the slowest alone. No head starts from another fold's: one that
+    began where a sample was seen, and stopped at a tolerance, would not be one that has not seen it.
     """
     count, classes = len(inside), problem.num_classes
-    if settings.name not in ("ce", "la") or count * classes > MOST_ROWS:
+    if not together or settings.name not in ("ce", "la") or count * classes > MOST_ROWS:
         first = [None] * count if starts is None else starts
         return [
             fit_head(problem.rows(mask), settings, max_iter, tol, start=start)
@@ -140,7 +142,7 @@ def fit_folds(
     if starts is None:
         starts = [LinearHead.zeros(classes, problem.features.shape[1], problem.features.dtype)] * count
     with threads_for(count * problem.products):
-        return _minimise(problem, FoldObjective(problem, settings, inside), settings, starts, max_iter, tol)
+        return minimise(problem, FoldObjective(problem, settings, inside), settings, starts, max_iter, tol)
 
 
 def check_decay(problem: Fittable) -> None:
@@ -162,7 +164,7 @@ def find_metric(problem: Fittable, name: LossName = "ce") -> Coordinates | None:
     return Coordinates.of(problem.sampled_rows(), problem.decay, 1 / problem.num_classes)
 
 
-def _minimise(
+def minimise(
     problem: Fittable,
     objective: Objective,
     settings: LossSettings,

@@ -11,9 +11,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from icda.functional.prior import conditional_log_prior, joint_counts, tempered
+from icda.functional.prior import conditional_log_prior, joint_counts
 from icda.heads.blocks import BlockRows, RowChunk
-from icda.heads.cross_fit import held_out_logits, outside_folds
+from icda.heads.cross_fit import balanced_share, belief, held_out_logits, outside_folds
 from icda.heads.folds import FoldHeads, fit_fold_heads
 from icda.heads.problem import LossSettings, Problem, rebalance
 from icda.heads.rows import Rows
@@ -78,15 +78,27 @@ class GivenGroups:
         return chunk.groups
 
 
-AnyReader = AttributeReader | GivenGroups
+@dataclass(frozen=True)
+class Noted:
+    """What is known of all rows in memory: the attribute, or how much each counts (N,)."""
+
+    values: Tensor
+    number: int = 0  # of values of the attribute
+
+    def read(self, chunk: RowChunk) -> Tensor:
+        return self.values[chunk.rows]
 
 
-def count_attributes(chunk: RowChunk, reader: AnyReader, num_classes: int) -> Tensor:
-    """How many rows have each value of the attribute and each class, (K, C)."""
-    return joint_counts(reader.read(chunk), chunk.targets, reader.number, num_classes)
+AnyReader = AttributeReader | GivenGroups | Noted
 
 
-def fit_reader(features: Rows, targets: Tensor, attributes: Tensor, num_classes: int, decay: float) -> LinearHead:
+def count_attributes(chunk: RowChunk, reader: AnyReader, num_classes: int, weights: Tensor | None = None) -> Tensor:
+    """How many rows have each value of the attribute and each class, (K, C); `weights` are those of all rows in memory."""
+    own = None if weights is None else weights[chunk.rows]
+    return joint_counts(reader.read(chunk), chunk.targets, reader.number, num_classes, own)
+
+
+def reading_head(features: Rows, targets: Tensor, attributes: Tensor, num_classes: int, decay: float) -> LinearHead:
     """A head that reads an attribute (N,) of 0 .. K-1, every pair of class and attribute counting the same.
 
     Balanced so that it cannot answer with the class: what is left is the attribute.
@@ -107,9 +119,9 @@ class AttributePrior(NamedTuple):
     @classmethod
     def of(cls, reader: AnyReader, rows: BlockRows, strength: float) -> Self:
         """Counted in one pass over the rows."""
-        counts = rows.total(count_attributes, reader, rows.num_classes)
-        classes = torch.log_softmax(counts.sum(0).log(), 0)
-        return cls(reader, tempered(conditional_log_prior(counts), classes, strength).to(rows.dtype))
+        counts = rows.total(count_attributes, reader, rows.num_classes, rows.weights)
+        smoothing = 0.5 if rows.weights is None else 0.5 * rows.unit * float(rows.weights.mean())
+        return cls(reader, conditional_log_prior(counts, smoothing, strength).to(rows.dtype))
 
     def added(self, chunk: RowChunk) -> Tensor:
         """What training adds to the logits of each row (n, C)."""
@@ -143,6 +155,27 @@ class SpreadReader(AttributeReader):
     quality: ReadingQuality
     allowed: Tensor | None = None  # (C, V), where values are possible for rows of one class only
 
+    @classmethod
+    def of(cls, rows: BlockRows, known: Tensor, values: Tensor, number: int, shown: ClassLogits) -> Self:
+        """From the values 0 .. `number` - 1 (M,) of the `known` rows (M,), ascending.
+
+        An answer counts by how far readers fitted without it believe it; where they are good, one they contradict is a
+        slip, and the reading takes its place.
+        """
+        chunk = rows.taken(known.numpy())
+        features = shown.beside(chunk._replace(features=chunk.features.to(rows.dtype)))
+        even = torch.zeros_like(values)
+        problem = rebalance(Problem.plain(features, values, number, rows.shape[1] / len(values)), even)
+        allowed = _allowed(chunk, values, rows.num_classes, number)
+        held_out = likely(held_out_values(problem), chunk.targets, allowed)
+        trust = belief(held_out, values)
+        right = held_out.argmax(1) == values
+        slips = (trust < SLIP) & (right.double().mean() >= GOOD)
+        trusted = Problem.of(features, values, number, 1 / rows.shape[1], trust.clamp(min=1e-3).to(features).numpy())
+        head = fit_head(rebalance(trusted, even), LossSettings("ce"))
+        kept = torch.where(slips, likely(head.logits(features), chunk.targets, allowed).argmax(1), values)
+        return cls(head.weight, head.bias, known, kept, shown, reading_quality(right, values), allowed)
+
     def probabilities(self, chunk: RowChunk) -> Tensor:
         """How likely each value is (n, V)."""
         logits = LinearHead(self.weight, self.bias).logits(self.shown.beside(chunk))
@@ -150,26 +183,6 @@ class SpreadReader(AttributeReader):
 
     def guess(self, chunk: RowChunk) -> Tensor:
         return self.probabilities(chunk).argmax(1)
-
-
-def fit_spread_reader(rows: BlockRows, known: Tensor, values: Tensor, number: int, shown: ClassLogits) -> SpreadReader:
-    """A reader from the values 0 .. `number` - 1 (M,) of the `known` rows (M,), ascending.
-
-    An answer counts by how far readers fitted without it believe it; where they are good, one they contradict is a slip,
-    and the reading takes its place.
-    """
-    chunk = rows.taken(known.numpy())
-    features = shown.beside(chunk._replace(features=chunk.features.to(rows.dtype)))
-    problem = rebalance(Problem.plain(features, values, number, rows.shape[1] / len(values)), torch.zeros_like(values))
-    allowed = _allowed(chunk, values, rows.num_classes, number)
-    held_out = likely(held_out_values(problem), chunk.targets, allowed)
-    trust = held_out.gather(1, values[:, None])[:, 0] / held_out.max(1).values
-    right = held_out.argmax(1) == values
-    slips = (trust < SLIP) & (right.double().mean() >= GOOD)
-    trusted = Problem.of(features, values, number, 1 / rows.shape[1], trust.clamp(min=1e-3).to(features).numpy())
-    head = fit_head(rebalance(trusted, torch.zeros_like(values)), LossSettings("ce"))
-    kept = torch.where(slips, likely(head.logits(features), chunk.targets, allowed).argmax(1), values)
-    return SpreadReader(head.weight, head.bias, known, kept, shown, reading_quality(right, values), allowed)
 
 
 def likely(logits: Tensor, targets: Tensor, allowed: Tensor | None) -> Tensor:
@@ -200,11 +213,8 @@ def reading_quality(right: Tensor, values: Tensor) -> ReadingQuality:
     >>> print(reading_quality(torch.tensor([True] * 20 + [False] * 4), torch.tensor([0, 1] * 12)))
     83% right on 24 known samples it was not fitted to (64% to 93%)
     """
-    counts = torch.bincount(values).double()
-    present = counts > 0
-    shares = torch.bincount(values, right.double())[present] / counts[present]
-    accuracy = float(shares.mean())
-    worth = float(present.sum() ** 2 / (1 / counts[present]).sum())  # rows, were every value as frequent
+    accuracy, counts = balanced_share(right, values), values.unique(return_counts=True)[1].double()
+    worth = float(len(counts) ** 2 / (1 / counts).sum())  # rows, were every value as frequent
     centre = (accuracy + Z**2 / (2 * worth)) / (1 + Z**2 / worth)
     reach = Z / (1 + Z**2 / worth) * (accuracy * (1 - accuracy) / worth + Z**2 / (4 * worth**2)) ** 0.5
     bounds = max(centre - reach, 0.0), min(centre + reach, 1.0)

@@ -6,7 +6,8 @@ from typing import Any
 
 from icda.errors import InputError
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import Counts, LossBatch
+from icda.losses.batch import LossBatch
+from icda.losses.inputs import Counts
 from icda.statistics import ClassStatistics, CovarianceKind
 from icda.statistics.checks import check_number
 

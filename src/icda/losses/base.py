@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from icda.losses.inputs import Counts, LossBatch, Reduction, check_call, check_counts, check_settings, reduce_losses
+from icda.losses.batch import LossBatch, reduce_losses
+from icda.losses.inputs import Counts, Reduction, check_call, check_counts, check_settings
 from icda.signature import ShowsOptions
 from icda.statistics.class_statistics import KeepsPrecision
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossBatch
+from icda.losses.batch import LossBatch
 from icda.ranks import all_reduce
 from icda.statistics.checks import check_number
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icda.losses.base import AdjustedLoss
+from icda.losses.batch import LossBatch
 from icda.losses.head import Head, head_parameters
-from icda.losses.inputs import LossBatch
 from icda.statistics.checks import check_number
 
 SCALE = 30.0

@@ -10,9 +10,10 @@ from icda.functional.augmentation import Term, icda_coefficients, off_target, va
 from icda.functional.moments import Moments
 from icda.functional.strength import Strength, direct_strength
 from icda.losses.augmented import StatisticsLoss
-from icda.losses.inputs import Counts, LossBatch, check_flags, is_off
+from icda.losses.batch import LossBatch, is_off
+from icda.losses.inputs import Counts
 from icda.losses.prior_loss import PriorLoss
-from icda.statistics.checks import check_number
+from icda.statistics.checks import check_flags, check_number
 
 
 class ICDALoss(PriorLoss, StatisticsLoss):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -16,9 +17,10 @@ from torch.nn import functional as F
 
 from icda.errors import InputError, InputTypeError
 from icda.functional.grouping import on_host
+from icda.losses.batch import LossBatch
 from icda.losses.head import head_parameters
 from icda.statistics import checks
-from icda.statistics.checks import check_float, check_labels, check_number, magnitude
+from icda.statistics.checks import check_flags, check_float, check_labels, check_number, magnitude
 
 if TYPE_CHECKING:
     from icda.losses.base import AdjustedLoss
@@ -26,69 +28,6 @@ if TYPE_CHECKING:
 Reduction = Literal["none", "mean", "sum"]
 Counts: TypeAlias = Tensor | Sequence[Any] | None
 SUM_TOLERANCE = 0.02  # of a row of soft targets in bfloat16
-MOST = sys.float_info.max  # the largest number that is finite
-
-
-@dataclass(frozen=True)
-class LossBatch:
-    """A checked call. Where a target is `ignore_index`, `valid` is False and `targets` says 0; None if all count.
-
-    `soft` (N, C) are targets given as probabilities, `targets` then the most likely class of each sample. `attributes`
-    (N,) and `log_prior` (N, C) say which prior a sample has, for losses with one.
-    """
-
-    features: Tensor
-    targets: Tensor
-    weight: Tensor
-    bias: Tensor | None
-    progress: float | Tensor
-    logits: Tensor | None = None
-    soft: Tensor | None = None
-    valid: Tensor | None = None
-    attributes: Tensor | None = None
-    log_prior: Tensor | None = None
-
-    def with_logits(self) -> LossBatch:
-        """The batch with what the head says, unless logits were given."""
-        if self.logits is not None:
-            return self
-        return replace(self, logits=F.linear(self.features, self.weight, self.bias))
-
-    @property
-    def wide_logits(self) -> Tensor:
-        assert self.logits is not None
-        return self.logits.float() if self.logits.dtype in (torch.float16, torch.bfloat16) else self.logits
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether a backward pass is under way: a forward pass inside it is a repetition of one that was made."""
-        if torch.compiler.is_compiling():
-            return False
-        return torch._C._current_graph_task_id() != -1  # -1 outside; torch's own checkpointing asks the same
-
-    def constants(self, moves_features: bool = False) -> tuple[Tensor, Tensor, Tensor, float | Tensor, Tensor]:
-        """What phi is made of: features, targets, weight, progress, and the detached logits without bias."""
-        dtype = torch.promote_types(self.weight.dtype, torch.float32)
-        assert self.logits is not None
-        products = self.logits.detach().to(dtype)
-        if self.bias is not None:
-            products = products - self.bias.detach().to(dtype)
-        features = self.features if moves_features else self.features.detach()
-        progress = self.progress
-        if torch.compiler.is_compiling():  # a tensor, so that a new value is no new graph
-            progress = torch.ones((), dtype=torch.float64) * progress
-        return features.to(dtype), self.targets, self.weight.to(dtype), progress, products
-
-    def zero_ignored(self, values: Tensor) -> Tensor:
-        """Values (N, ...) with zeros in the rows that do not count."""
-        if self.valid is None:
-            return values
-        return torch.where(self.valid.view(-1, *(1,) * (values.dim() - 1)), values, 0)
-
-    def masked(self) -> LossBatch:
-        """The batch with zeros in the rows that do not count: what stands there may be anything."""
-        logits = None if self.logits is None else self.zero_ignored(self.logits)
-        return replace(self, features=self.zero_ignored(self.features), logits=logits)
 
 
 def check_settings(loss: AdjustedLoss, class_counts: Any, unknown: dict[str, Any]) -> None:
@@ -108,14 +47,6 @@ def check_settings(loss: AdjustedLoss, class_counts: Any, unknown: dict[str, Any
         raise InputError(f"{owner} is no cross entropy, so that label_smoothing has no meaning for it.")
     if loss.needs_counts and class_counts is None:
         raise InputError(f"{owner} needs class_counts: the number of training samples of each class.")
-
-
-def check_flags(owner: object, *names: str) -> None:
-    """Settings of an object that must be True or False."""
-    for name in names:
-        value = getattr(owner, name)
-        if not isinstance(value, bool):
-            raise InputTypeError(f"{type(owner).__name__} expects {name} as True or False, got {value!r}.")
 
 
 def check_call(
@@ -173,96 +104,83 @@ def check_call(
     batch = LossBatch(features, targets, weight, bias, progress, logits, soft, valid, attributes, log_prior)
     if not loss.validate:
         return batch
-    looks = _looks(loss, batch)
+    figures = figures_of(loss, batch)
+    limits = owner, classes, loss.ignore_index, len(loss.prior) if attributes is not None else 0  # type: ignore[arg-type]
     if torch.compiler.is_compiling():
         from icda.losses.operators import checked_targets  # registers operators, which only a graph needs
 
-        figures, messages, lows, highs = zip(*looks, strict=True)
-        stacked = torch.stack([figure.detach().double() for figure in figures])
-        checked = checked_targets(targets, stacked, list(lows), list(highs), "\n".join(messages), owner)
-        return replace(batch, targets=checked).masked()
-    seen = checks.read_once(*(look.figure for look in looks))
-    refuse(seen, looks, owner, features)
-    return batch.masked() if seen[1] < size else replace(batch, valid=None)
+        stacked = torch.stack([figure.detach().double() for figure in figures.values()])
+        return replace(batch, targets=checked_targets(targets, stacked, ",".join(figures), *limits)).masked()
+    seen = dict(zip(figures, checks.read_once(*figures.values()), strict=True))
+    refuse(seen, *limits, features)
+    return batch.masked() if seen["counted"] < size else replace(batch, valid=None)
 
 
-class Look(NamedTuple):
-    """A figure of a call's values, what is said of one out of range, {} being the figure, and the range."""
-
-    figure: Tensor
-    message: str
-    low: float = 0.0
-    high: float = MOST
-
-
-def _looks(loss: AdjustedLoss, batch: LossBatch) -> list[Look]:
-    """What has to be known of the values, of the features and of how many samples count first; other rows hold anything."""
-    owner, number, targets = type(loss).__name__, loss.num_classes, batch.targets
+def figures_of(loss: AdjustedLoss, batch: LossBatch) -> dict[str, Tensor]:
+    """What has to be known of the values; rows that do not count may hold anything."""
+    targets = batch.targets
     by_row = torch.aminmax(batch.features.detach(), dim=1)
     rows = torch.maximum(-by_row.min, by_row.max)
     counted = torch.ones_like(rows, dtype=torch.bool) if batch.valid is None else batch.valid
-    labels = targets.clamp(0, number - 1)  # those out of range are refused anyhow
-    nothing = f"{owner} got no sample to learn from: all targets are ignore_index, {loss.ignore_index}."
-    outside = f"{owner} got label {{:.0f}}, outside 0..{number - 1} ({number} classes)."
-    infinite = (
-        f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning rate, "
-        "or start from weights that are finite."
-    )
-    no_value = (
-        f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
-    )
-    looks = [
-        Look(torch.where(counted, rows, 0).amax(), ""),  # `check_magnitude` says what is wrong with it
-        Look(counted.sum(), nothing, low=1),
-        *_within(targets, number, outside),
-        Look(magnitude(batch.weight), infinite),
-    ]
+    labels = targets.clamp(0, loss.num_classes - 1)  # those out of range are refused anyhow
+    found = {"features": torch.where(counted, rows, 0).amax(), "counted": counted.sum()}
+    found["lowest"], found["highest"] = torch.aminmax(targets)
+    found["weight"] = magnitude(batch.weight)
     if batch.bias is not None:
-        looks.append(Look(magnitude(batch.bias), infinite))
+        found["bias"] = magnitude(batch.bias)
     if isinstance(batch.progress, Tensor):
-        looks.append(Look(batch.progress.reshape(()), "progress is t/T in [0, 1], got {}.", high=1))
+        found["progress"] = batch.progress.reshape(())
     if batch.logits is not None:  # -inf masks a class, which must not be the target's
         logits = batch.logits.detach()
         least = torch.where(counted, logits.gather(1, labels[:, None])[:, 0], 0).amin().clamp(max=0)
-        looks.append(Look(torch.where(counted, logits.amax(1), 0).amax() - least, infinite, low=-MOST))
+        found["logits"] = torch.where(counted, logits.amax(1), 0).amax() - least
     if batch.soft is not None:
-        sums = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
-        message = f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1."
-        looks.append(Look(sums, message, high=SUM_TOLERANCE))
+        found["soft"] = (batch.soft.float().sum(1) - 1).abs().amax() + (batch.soft < 0).any()
     if batch.log_prior is not None:
-        own = magnitude(batch.log_prior.gather(1, labels[:, None])) + F.relu(batch.log_prior.amax())
-        message = f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin."
-        looks.append(Look(own, message))
+        found["log_prior"] = magnitude(batch.log_prior.gather(1, labels[:, None])) + F.relu(batch.log_prior.amax())
     if loss.class_weight is not None:
-        mass = torch.where(counted, loss.class_weight[labels], 0).sum()
-        looks.append(Look(mass, no_value, low=sys.float_info.min))
+        found["mass"] = torch.where(counted, loss.class_weight[labels], 0).sum()
     if batch.attributes is not None:
-        values = len(loss.prior)  # type: ignore[arg-type]
-        message = f"{owner} got attribute {{:.0f}}, outside 0..{values - 1} (the rows of its prior)."
-        looks += _within(batch.attributes, values, message)
+        found["lowest_attribute"], found["highest_attribute"] = torch.aminmax(batch.attributes)
     if (counts := loss.counts_read(batch)) is not None:
-        message = (
-            f"{owner} got class {{:.0f}}, of which its class_counts or prior have no sample: give the counts of the "
-            "training labels."
-        )
-        looks.append(Look(torch.where(counted & (counts[labels] == 0), labels, -1).amax(), message, -1, -1))
+        found["empty"] = torch.where(counted & (counts[labels] == 0), labels, -1).amax()
         if batch.soft is not None or loss.label_smoothing > 0:
             shares = torch.ones_like(counts) if batch.soft is None else batch.soft.amax(0)
-            looks.append(Look((shares * (counts == 0)).amax(), no_value, high=0))
-    return looks
+            found["on_empty"] = (shares * (counts == 0)).amax()
+    return found
 
 
-def _within(values: Tensor, number: int, message: str) -> list[Look]:
-    low, high = torch.aminmax(values)
-    return [Look(low, message), Look(high, message, -MOST, number - 1)]
-
-
-def refuse(seen: list[float], looks: Sequence[Any], owner: str, features: Tensor | None = None) -> None:
-    """Say what is wrong with the values, if anything is: nothing was updated yet."""
-    checks.check_magnitude(seen[0], features, owner, torch.float32)
-    for value, (_, message, low, high) in zip(seen, looks, strict=True):
-        if not low <= value <= high:
-            raise InputError(message.format(value))
+def refuse(
+    seen: Mapping[str, float], owner: str, classes: int, ignored: int, values: int, features: Tensor | None = None
+) -> None:
+    """Say what is wrong with the values, if anything is: nothing was updated yet. `values` are those of attributes."""
+    checks.check_magnitude(seen["features"], features, owner, torch.float32)
+    if seen["counted"] < 1:
+        raise InputError(f"{owner} got no sample to learn from: all targets are ignore_index, {ignored}.")
+    checks.check_within(seen["lowest"], seen["highest"], classes, owner, "label", f"{classes} classes")
+    if not all(math.isfinite(seen.get(name, 0)) for name in ("weight", "bias", "logits")):
+        raise InputError(
+            f"{owner} got NaN or infinite logits, or a head whose weights are. Nothing was updated; lower the learning "
+            "rate, or start from weights that are finite."
+        )
+    if not 0 <= seen.get("progress", 0) <= 1:
+        raise InputError(f"progress is t/T in [0, 1], got {seen['progress']}.")
+    if not seen.get("soft", 0) <= SUM_TOLERANCE:
+        raise InputError(f"{owner} expects soft targets whose rows are probabilities: not negative, with sum 1.")
+    if not math.isfinite(seen.get("log_prior", 0)):
+        raise InputError(f"{owner} got a log_prior that is NaN or infinite: a probability of zero has no margin.")
+    if "lowest_attribute" in seen:
+        low, high = seen["lowest_attribute"], seen["highest_attribute"]
+        checks.check_within(low, high, values, owner, "attribute", "the rows of its prior")
+    if seen.get("empty", -1) >= 0:
+        raise InputError(
+            f"{owner} got class {seen['empty']:.0f}, of which its class_counts or prior have no sample: give the counts of "
+            "the training labels."
+        )
+    if seen.get("mass", 1) < sys.float_info.min or seen.get("on_empty", 0) > 0:
+        raise InputError(
+            f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
+        )
 
 
 def check_progress(progress: Any) -> None:
@@ -303,40 +221,3 @@ def check_counts(loss: AdjustedLoss, given: Any, name: str) -> Tensor | None:
     if not counts.is_meta and (not torch.isfinite(counts).all() or (counts < 0).any() or counts.sum() == 0):
         raise InputError(f"{owner} expects {name} that are finite, not negative and not all zero.")
     return counts
-
-
-def is_off(factor: Any) -> bool:
-    """Whether a term with this factor is nothing; of a tensor nobody asks, and the term is computed.
-
-    >>> is_off(0.0), is_off(0.5)
-    (True, False)
-    """
-    return not isinstance(factor, Tensor) and factor == 0
-
-
-def reduce_losses(loss: AdjustedLoss, adjusted: Tensor, batch: LossBatch, extra: Tensor | None = None) -> Tensor:
-    """Cross entropy of the adjusted logits, or what the loss has in its place, plus `extra` of each sample (N,)."""
-    if loss.is_cross_entropy:
-        labels = batch.targets if batch.valid is None else torch.where(batch.valid, batch.targets, loss.ignore_index)
-        value = F.cross_entropy(
-            adjusted,
-            labels if batch.soft is None else batch.soft.to(adjusted),
-            None if loss.class_weight is None else loss.class_weight.to(adjusted),
-            ignore_index=loss.ignore_index,
-            reduction=loss.reduction,
-            label_smoothing=loss.label_smoothing,
-        )
-    else:
-        value = _reduce(loss, loss.sample_losses(adjusted, batch.targets), batch)  # type: ignore[operator]
-    return value if extra is None else value + _reduce(loss, extra, batch)
-
-
-def _reduce(loss: AdjustedLoss, losses: Tensor, batch: LossBatch) -> Tensor:
-    """Losses of samples (N,), weighted by `class_weight` as cross entropy would be."""
-    weights = torch.ones_like(losses) if loss.class_weight is None else loss.class_weight[batch.targets].to(losses)
-    if batch.valid is not None:
-        losses, weights = torch.where(batch.valid, losses, 0), weights * batch.valid
-    if loss.reduction == "none":
-        return losses * weights
-    total = (losses * weights).sum()
-    return total if loss.reduction == "sum" else total / weights.sum()

@@ -8,7 +8,7 @@ from torch import Tensor
 from icda.functional.augmentation import by_label
 from icda.functional.moments import Moments
 from icda.losses.augmented import StatisticsLoss
-from icda.losses.inputs import is_off
+from icda.losses.batch import is_off
 
 
 class ISDALoss(StatisticsLoss):

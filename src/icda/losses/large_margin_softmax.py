@@ -9,7 +9,7 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.augmentation import off_target
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import LossBatch
+from icda.losses.batch import LossBatch
 from icda.statistics.checks import check_number
 
 MARGINS = (1, 2, 3, 4)

@@ -1,7 +1,5 @@
 """The check of a call's values as one step of a compiled graph (`icda.functional.operators` says why)."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -11,13 +9,11 @@ from icda.losses.inputs import refuse
 @torch.library.custom_op(
     "icda::checked_targets",
     mutates_args=(),
-    schema="(Tensor targets, Tensor figures, float[] lows, float[] highs, str messages, str owner) -> Tensor",
+    schema="(Tensor targets, Tensor figures, str names, str owner, int classes, int ignored, int values) -> Tensor",
 )
-def checked_targets(
-    targets: Tensor, figures: Tensor, lows: Sequence[float], highs: Sequence[float], messages: str, owner: str
-) -> Tensor:
+def checked_targets(targets: Tensor, figures: Tensor, names: str, *limits: object) -> Tensor:
     """The labels, once `refuse` finds nothing wrong with the figures."""
-    refuse(figures.tolist(), list(zip(figures, messages.split("\n"), lows, highs, strict=True)), owner)
+    refuse(dict(zip(names.split(","), figures.tolist(), strict=True)), *limits)  # type: ignore[arg-type]
     return targets.clone()
 
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.prior import conditional_log_prior, log_ratio
 from icda.losses.base import AdjustedLoss
-from icda.losses.inputs import Counts, LossBatch, check_counts
+from icda.losses.batch import LossBatch
+from icda.losses.inputs import Counts, check_counts
 
 
 class PriorLoss(AdjustedLoss):

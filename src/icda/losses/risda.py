@@ -8,9 +8,9 @@ from torch import Tensor
 from icda.errors import InputError
 from icda.functional.augmentation import risda_adjustment
 from icda.losses.augmented import StatisticsLoss
-from icda.losses.inputs import LossBatch, check_flags, is_off
+from icda.losses.batch import LossBatch, is_off
 from icda.ranks import all_reduce
-from icda.statistics.checks import check_number
+from icda.statistics.checks import check_flags, check_number
 
 
 class RISDALoss(StatisticsLoss):

@@ -12,8 +12,8 @@ from icda.errors import InputError
 from icda.functional.augmentation import off_target, variance_term
 from icda.functional.prior import log_ratio
 from icda.functional.strength import Strength, direct_strength
+from icda.losses.batch import LossBatch, is_off
 from icda.losses.icda import ICDALoss
-from icda.losses.inputs import LossBatch, is_off
 from icda.statistics.checks import check_number
 
 

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from icda.functional.augmentation import by_label
 from icda.losses.augmented import StatisticsLoss
+from icda.losses.batch import LossBatch, is_off
 from icda.losses.cosine import cosines
-from icda.losses.inputs import LossBatch, is_off
 from icda.statistics.checks import check_number
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from torch import Tensor, nn
 
 from icda.data.task import Batch
-from icda.functional.moments import mean_mapped_variances
+from icda.functional.mapped_variance import mean_mapped_variances
 from icda.losses import LOSSES, AdjustedLoss
 from icda.losses.augmented import StatisticsLoss
 from icda.losses.head import head_parameters

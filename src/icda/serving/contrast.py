@@ -76,19 +76,27 @@ def _by_group(fitted: Fitted) -> list[Strips]:
 
 
 def _by_tie(fitted: Fitted) -> list[Strips]:
-    """Samples that models which have not seen them take for another class, beside the others of theirs."""
     names, (ties, _) = fitted.audit.class_names, fitted.audit.in_memory()
-    targets, predicted = ties.label, ties.predicted
+    return [
+        Strips(names[own], f"{names[own]}, recognised", f"{names[own]}, mostly taken for {names[other]}", *lots)
+        for own, other, *lots in lots_by_answer(ties.label, ties.predicted, FEWEST)
+    ]
+
+
+def lots_by_answer(
+    targets: np.ndarray, predicted: np.ndarray, fewest: int = 1
+) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
+    """Samples of a class that models which have not seen them recognise, and those that they take for another.
+
+    Of each class that has both: its number, the class that the second lot is mostly taken for, and both lots; the class
+    with most in the second lot first.
+    """
     found = []
-    for number, name in enumerate(names):
-        own = targets == number
-        wrong, right = own & (predicted != number), own & (predicted == number)
-        if wrong.sum() >= FEWEST and right.sum() >= FEWEST:
-            towards = names[int(np.bincount(predicted[wrong]).argmax())]
-            said = f"{name}, mostly taken for {towards}"
-            lots = np.flatnonzero(right), np.flatnonzero(wrong)
-            found.append(Strips(name, f"{name}, recognised", said, *lots))
-    return sorted(found, key=lambda one: (-len(one.suspected), one.label))
+    for own in np.unique(targets):
+        right, wrong = (np.flatnonzero((targets == own) & part) for part in (predicted == own, predicted != own))
+        if min(len(right), len(wrong)) >= fewest:
+            found.append((int(own), int(np.bincount(predicted[wrong]).argmax()), right, wrong))
+    return sorted(found, key=lambda one: -len(one[3]))
 
 
 def show_inputs(samples: Samples) -> Show:

@@ -11,8 +11,8 @@ import torch
 
 from icda._version import __version__
 from icda.auditing import Audit, audit
-from icda.auditing.inputs import DECAY, standardise
-from icda.auditing.plan import spread_treatment
+from icda.auditing.inputs import standardise
+from icda.auditing.plan import plan_by_audit
 from icda.auditing.treatment import Treatment
 from icda.data.missing import is_missing
 from icda.data.own.table import crossed_groups
@@ -23,7 +23,7 @@ from icda.results.files import write_page
 from icda.serving.fit_data import EMBEDDED, FitData
 from icda.serving.folder import PAGE
 from icda.serving.head import HeadModel
-from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_named
+from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_rows
 from icda.serving.model import Model
 from icda.serving.trial import Answer, Trial, cross_validate, judge
 
@@ -85,7 +85,8 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     found = audit(train.features, train.labels, sample_names=train.names, seed=seed)
     audited = time.perf_counter()
     say("Fitting the head ...")
-    head = fit_named(method, train.features, train.labels, seed, train.groups, found.assessment)
+    rows = memory_rows(train.features, train.labels, train.groups, seed)
+    head = fit_rows(rows, method, found.assessment)
     done = time.perf_counter()
     say("Judging it on samples that it has not seen ...")
     model = HeadModel(head.classes, head.coef, head.intercept, data.reads, head.shortcut)
@@ -96,6 +97,12 @@ def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None 
     fitted = Fitted(model, found, trial, method, done_in_words(method, head), data, spent, treated, head.C)
     fitted = replace(fitted, has_shortcut_reader=head.shortcut is not None, groups=groups)
     return replace(fitted, model=replace(model, facts=fitted.facts()))
+
+
+def memory_rows(X: np.ndarray, y: np.ndarray, groups: np.ndarray | None, seed: int) -> BlockRows:
+    """Samples in memory, with their groups as far as they are known."""
+    rows = BlockRows.of_arrays(X, y, seed=seed)
+    return rows if groups is None else rows.with_groups(groups)
 
 
 def check_out(folder: Path, overwrite: bool, allowed: Collection[str] = ()) -> None:
@@ -123,20 +130,6 @@ def write_fitted(fitted: Fitted, folder: Path, page: str) -> None:
         fitted.model.write(folder)
 
 
-def suspected_groups(found: Audit, treatment: Treatment) -> list[str] | None:
-    """The suspected group of every sample: by what the shortcut says of it, else by the audit's tie.
-
-    None where no shortcut is seen: then the tied samples are those that heads get wrong, and no group.
-    """
-    names, (ties, _) = found.class_names, found.in_memory()
-    if treatment.attributes is not None:
-        answers = treatment.attributes.numpy()
-        return points_in_words([names[y] for y in ties.label], answers, names)
-    if found.verdicts["shortcut"].answer == "no":
-        return None
-    return [f"{names[y]}, {'tied' if part else 'rest'}" for y, part in zip(ties.label, ties.suspected, strict=True)]
-
-
 def points_in_words(labels: Iterable[object], towards: np.ndarray, names: Sequence[object] | np.ndarray) -> list[str]:
     """Class of every sample and the class that the shortcut points to."""
     return [f"{label}, shortcut points to {names[k]}" for label, k in zip(labels, towards, strict=True)]
@@ -154,15 +147,24 @@ def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment
 
 
 def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> tuple[list[str] | None, bool]:
-    """Class and group of every training sample, and whether the groups were given; else they are suspected."""
+    """Class and group of every training sample, and whether the groups were given.
+
+    Else they are suspected: by what the shortcut says of a sample or by the audit's tie; None where no shortcut is seen.
+    """
     groups = groups_of(train.labels, train.groups, treatment)
     if groups is not None:
         return groups, True
     if treatment is None or treatment.name in ("group_prior", "group_weights"):  # the audit's own, said of all rows
         features, targets = torch.from_numpy(standardise(train.features)), torch.from_numpy(found.in_memory()[0].label)
         rows = BlockRows.of_memory(features, targets, len(found.class_names), seed=int(found.settings["seed"]))
-        treatment = spread_treatment(found.assessment, rows, DECAY * rows.shape[1])
-    return suspected_groups(found, treatment), False
+        treatment = plan_by_audit(rows, found.assessment).noted(rows).treatment
+    names, ties = found.class_names, found.in_memory()[0]
+    labels = [names[y] for y in ties.label]
+    if treatment.attributes is not None:
+        return points_in_words(labels, treatment.attributes.numpy(), names), False
+    if found.verdicts["shortcut"].answer == "no":
+        return None, False  # the tied samples are those that heads get wrong, and no group
+    return [f"{label}, {'tied' if part else 'rest'}" for label, part in zip(labels, ties.suspected, strict=True)], False
 
 
 def _trial(
@@ -173,7 +175,7 @@ def _trial(
 
     def way(name: str) -> Answer:
         def answer(known: np.ndarray, labels: np.ndarray, new: np.ndarray, given: np.ndarray | None) -> np.ndarray:
-            head = fit_named(name, known, labels, seed, given)
+            head = fit_rows(memory_rows(known, labels, given, seed), name)
             chosen.extend([] if head.treatment is None else [head.treatment.name])
             return HeadModel(head.classes, head.coef, head.intercept, data.reads).predict(new)
 

@@ -1,38 +1,34 @@
 """Heads for `icda fit`: the one that the audit recommends, or one by name, in memory and over blocks."""
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from icda._version import __version__
-from icda.auditing.assessment import Assessment, assess, draw_sample
-from icda.auditing.evidence import SAMPLES
+from icda.auditing.assessment import Assessment, draw_sample
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import Grouping, attribute_reader, chosen_decay, find_groups, treated_problem
+from icda.auditing.plan import FitPlan, plan_rows, treated_problem
 from icda.auditing.treatment import Treatment
 from icda.data.embedding.samples import Columns
-from icda.data.missing import is_missing
 from icda.data.own.blocks import feature_names, find_blocks, names_split, number_kind
 from icda.engines import Engine
 from icda.errors import InputError
-from icda.estimators.robust import RobustClassifier
-from icda.estimators.samples import weighted_moments
 from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockRows
-from icda.heads.cross_fit import GROUP_SMOOTHING
-from icda.heads.dealing import draw_rows
-from icda.heads.problem import AUGMENTED, LossName, LossSettings, Problem
+from icda.heads.problem import AUGMENTED, LossName, LossSettings
 from icda.heads.solver import LinearHead, fit_head
-from icda.heads.spreading import fit_reader
+from icda.heads.spreading import AttributeReader, reading_head
 from icda.registry import did_you_mean
 from icda.serving.head import HeadModel, ShortcutReader
 from icda.serving.model import Reads
 
 AUTO = "auto"
+MAX_ITER = 200
 PLAIN = "ce"  # what one would train without a look at the data
 ALIASES = {"cross_entropy": "ce", "logit_adjustment": "la"}
 SENTENCES = {
@@ -56,8 +52,11 @@ class Head:
     coef: np.ndarray
     intercept: np.ndarray
     C: float  # inverse weight decay on standardised features
-    treatment: Treatment | None = None  # None where the user named the method
-    shortcut: ShortcutReader | None = None
+    treatment: Treatment | None  # None where the user named the method
+    assessment: Assessment | None
+    shortcut: ShortcutReader | None
+    iterations: int
+    converged: bool
 
 
 def check_method(name: str) -> str:
@@ -79,65 +78,33 @@ def check_method(name: str) -> str:
     return name
 
 
-def fit_named(
-    method: str,
-    X: np.ndarray,
-    y: np.ndarray,
-    seed: int,
-    groups: np.ndarray | None = None,
-    assessment: Assessment | None = None,
-) -> Head:
-    """Audit, treat and fit (`auto`), or fit the named loss to standardised features.
+def fit_rows(rows: BlockRows, method: str, assessment: Assessment | None = None) -> Head:
+    """Audit, treat and fit (`auto`), or fit the named loss, in memory and over blocks.
 
-    With `groups` nothing has to be guessed: `auto` takes the prior, or the weights, of the groups. An `assessment` of the
-    same samples spares the audit.
+    Where rows know their groups nothing has to be guessed: `auto` takes the prior, or the weights, of the groups. An
+    `assessment` of the same rows spares the audit.
     """
-    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-    mean, scale = weighted_moments(X, np.ones(len(X), X.dtype))
-    moments = torch.from_numpy(mean), torch.from_numpy(scale)
+    settings = LossSettings("la" if method == AUTO else method)  # type: ignore[arg-type]
+    plan = FitPlan(Treatment("logit_adjustment", []))
     if method == AUTO:
-        robust = RobustClassifier(random_state=seed).fit(X, y, groups=groups, assessment=assessment)
-        treatment, shortcut = robust.treatment_, None
-        if treatment.name == "shortcut_prior" and robust.audit_ is not None:
-            shortcut = shortcut_reader(robust.audit_, *moments, len(robust.classes_), X.dtype)
-        elif treatment.name == "group_prior" and any(map(is_missing, np.ravel(np.asarray(groups)).tolist())):
-            targets = torch.from_numpy(np.searchsorted(robust.classes_, y))
-            shortcut = group_reader(treatment, torch.from_numpy((X - mean) / scale), targets, *moments)
-        return Head(robust.classes_, robust.coef_, robust.intercept_, robust.C_, treatment, shortcut)
-    classes, codes = np.unique(y, return_inverse=True)
-    features, targets = torch.from_numpy((X - mean) / scale), torch.from_numpy(codes)
-    settings = LossSettings(method)  # type: ignore[arg-type]
-    problem = Problem.plain(features, targets, len(classes), DECAY * X.shape[1])
-    # The decay is chosen as for the recommended head: what is compared is the loss.
-    drawn = torch.from_numpy(draw_rows(len(X), SAMPLES, seed))
-    decay = chosen_decay(problem.rows(drawn), settings, targets[drawn], len(X), seed)
-    head = fit_head(replace(problem, decay=decay), settings, 200, 1e-4).unscaled(*moments)
-    return Head(classes, head.weight.numpy(), head.bias.numpy(), 1 / (decay * len(X)))
-
-
-def fit_rows(rows: BlockRows, method: str) -> tuple[Head, Assessment | None, LinearHead]:
-    """`fit_named` for rows in blocks: the same steps, and the same head to the tolerance of the solver."""
-    scaling, dtype = rows.reading.scaling, np.float64 if rows.dtype == torch.float64 else np.float32
-    assert scaling is not None
-    settings, smoothing = LossSettings("la" if method == AUTO else method), 0.0  # type: ignore[arg-type]
-    assessment = shortcut = None
-    if method == AUTO and rows.reading.groups is None:
-        assessment = assess(rows)
-        rows.say(assessment.summary)
-        has_shortcut, sample = assessment.treatment.name == "shortcut_prior", assessment.sample
-        grouping = Grouping(assessment.treatment, attribute_reader(assessment) if has_shortcut else None)
-        if has_shortcut:
-            shortcut = shortcut_reader(assessment, scaling.mean, scaling.scale, rows.num_classes, np.dtype(dtype))
-    elif method == AUTO:
-        grouping, sample, smoothing = find_groups(rows), draw_sample(rows), GROUP_SMOOTHING
-    else:
-        grouping, sample = Grouping(Treatment("logit_adjustment", [])), draw_sample(rows)
-    problem, treatment = treated_problem(rows, grouping, sample, settings, smoothing)
-    head = fit_head(problem, settings, 200, 1e-4)
-    plain = head.unscaled(scaling.mean, scaling.scale)
-    arrays = plain.weight.numpy().astype(dtype), plain.bias.numpy().astype(dtype)
+        plan = plan_rows(rows, assessment)
+    if plan.assessment is not None:
+        rows.say(plan.assessment.summary)
+    # For another loss the decay is chosen as for the recommended head: what is compared is the loss.
+    problem, treatment = treated_problem(rows, plan, settings)
+    head = fit_head(problem, settings, MAX_ITER, 1e-4)
+    if not head.converged:
+        warnings.warn(
+            f"the fit stopped after {MAX_ITER} steps, short of its optimum.", ConvergenceWarning, stacklevel=2
+        )
+    plain, shortcut = rows.unscaled(head), None
+    if isinstance(plan.reader, AttributeReader) and treatment.name in ("shortcut_prior", "group_prior"):
+        shortcut = reader_of_new(rows, plan.reader, plan.assessment)
     done, C = treatment if method == AUTO else None, 1 / (problem.decay * rows.shape[0])
-    return Head(rows.reading.classes, *arrays, C, done, shortcut), assessment, head
+    how = head.iterations, head.converged
+    return Head(
+        rows.reading.classes, plain.weight.numpy(), plain.bias.numpy(), C, done, plan.assessment, shortcut, *how
+    )
 
 
 def done_in_words(method: str, head: Head) -> str:
@@ -145,26 +112,18 @@ def done_in_words(method: str, head: Head) -> str:
     return SENTENCES[method] if head.treatment is None else head.treatment.description
 
 
-def group_reader(
-    treatment: Treatment, features: torch.Tensor, targets: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor
-) -> ShortcutReader:
-    """A head that reads off new samples the group that was named for some, and the class that each group points to."""
-    assert treatment.attributes is not None
-    values, count = treatment.attributes, int(targets.max()) + 1
-    head = fit_reader(features, targets, values, count, DECAY * features.shape[1])
-    towards = joint_counts(values, targets, len(head.bias), count).argmax(1)
-    plain = head.unscaled(mean, scale)
+def reader_of_new(rows: BlockRows, reader: AttributeReader, assessment: Assessment | None) -> ShortcutReader:
+    """A head that reads off new samples what the shortcut says of them, or the group that was named for some, and the
+    class that each value points to."""
+    if assessment is not None:
+        head, values, targets = LinearHead(reader.weight, reader.bias), reader.values, assessment.sample.targets
+    else:  # one that sees the features alone learns what was read off them and off the class
+        chunk = rows.everything if rows.in_memory else draw_sample(rows)
+        targets, values = chunk.targets, rows.gathered(reader.read) if rows.in_memory else reader.read(chunk)
+        head = reading_head(chunk.features, targets, values, rows.num_classes, DECAY * rows.shape[1])
+    towards = joint_counts(values, targets, len(head.bias), rows.num_classes).argmax(1)
+    plain = rows.unscaled(LinearHead(head.weight.to(rows.dtype), head.bias.to(rows.dtype)))
     return ShortcutReader(plain.weight.numpy(), plain.bias.numpy(), towards.numpy())
-
-
-def shortcut_reader(
-    assessment: Assessment, mean: torch.Tensor, scale: torch.Tensor, num_classes: int, dtype: np.dtype
-) -> ShortcutReader:
-    """A head that reads what the shortcut says off new samples, for features as they come."""
-    reader = attribute_reader(assessment)
-    head = LinearHead(reader.weight.double(), reader.bias.double()).unscaled(mean, scale)
-    towards = joint_counts(reader.values, assessment.sample.targets, reader.number, num_classes).argmax(1)
-    return ShortcutReader(head.weight.numpy().astype(dtype), head.bias.numpy().astype(dtype), towards.numpy())
 
 
 def fit_from_blocks(
@@ -182,18 +141,18 @@ def fit_from_blocks(
     dtype, full = number_kind(blocks[0]), name in AUGMENTED
     known = wanted.groups is not None
     rows = BlockRows.gather(blocks, engine, full=full, dtype=dtype, seed=seed, say=say, groups=known)
-    head, assessment, fitted = fit_rows(rows, name)
+    head = fit_rows(rows, name)
     facts: dict[str, object] = {"icda": __version__, "method": name, "done": done_in_words(name, head), "C": head.C}
-    if assessment is not None:
-        facts["found"] = assessment.summary
+    if head.assessment is not None:
+        facts["found"] = head.assessment.summary
     if head.treatment is not None:
         facts["treatment"] = head.treatment.as_dict()
     facts |= {
         "notes": notes,
         "samples": rows.shape[0],
         "class_counts": dict(zip(map(str, head.classes), rows.counts.tolist(), strict=True)),
-        "iterations": fitted.iterations,
-        "converged": fitted.converged,
+        "iterations": head.iterations,
+        "converged": head.converged,
         "passes": rows.passes,
     }
     label = None if path.suffix.lower() == ".npy" else wanted.labels

@@ -5,18 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from icda.auditing import Audit, audit
+from icda.auditing.plan import shortcut_reader
 from icda.data.task import Split
 from icda.errors import InputError
-from icda.estimators.samples import weighted_moments
+from icda.heads.blocks import BlockRows
 from icda.methods import resolve_method
 from icda.models.encoders import Frozen
 from icda.results.files import CHECKPOINT, CONFIG, EXPLANATIONS, LOG, MODEL, REPORT, RESULT, TENSORBOARD
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted, Say, groups_of, points_in_words, train_groups
-from icda.serving.head_fit import AUTO, shortcut_reader
+from icda.serving.head_fit import AUTO, reader_of_new
 from icda.serving.network import load_network
 from icda.serving.trial import Outcome, Trial, judge
 from icda.training import TrainConfig, train
@@ -107,9 +107,8 @@ def _test_groups(data: FitData, found: Audit, are_known: bool) -> list[str] | No
         return groups_of(data.labels, data.groups, None)
     if found.treatment.name != "shortcut_prior":
         return None
-    X = data.training.features
-    mean, scale = map(torch.from_numpy, weighted_moments(X, np.ones(len(X), X.dtype)))
-    reader = shortcut_reader(found.assessment, mean, scale, len(found.class_names), X.dtype)
+    rows = BlockRows.of_arrays(data.training.features, data.training.labels)
+    reader = reader_of_new(rows, shortcut_reader(found.assessment), found.assessment)
     return points_in_words(data.labels, reader.answers(data.features), found.class_names)
 
 

@@ -22,7 +22,7 @@ from icda.extras import require
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
 from icda.serving.answers import Answers, parse_answers, read_answers, rows_of, write_answers
-from icda.serving.contrast import differing_columns, in_words, show_inputs
+from icda.serving.contrast import differing_columns, in_words, lots_by_answer, show_inputs
 from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted
 from icda.serving.folder import QUESTIONS
@@ -97,17 +97,7 @@ class QuestionMaker:
     def strips(self, asked: Questions) -> list[dict[str, Any]]:
         """Classes with most samples that a plain model takes for another, those beside usual ones."""
         show, cells, train = self.show(), self._cells(asked), self.data.training
-        labels = train.labels
-        classes = np.unique(labels)
-        found = []
-        for label in classes:
-            own = labels == label
-            suspected = np.flatnonzero(own & asked.contradicted)
-            usual = np.flatnonzero(own & ~asked.contradicted)
-            if len(suspected) and len(usual):
-                taken_for = classes[np.bincount(asked.predicted[suspected]).argmax()]
-                found.append((label, usual, suspected, taken_for))
-        found.sort(key=lambda part: -len(part[2]))
+        classes, targets = np.unique(train.labels, return_inverse=True)
         generator = np.random.default_rng(self.seed)
 
         def tiles(places: np.ndarray) -> list[dict[str, Any]]:
@@ -116,15 +106,15 @@ class QuestionMaker:
 
         return [
             {
-                "label": str(label),
-                "taken_for": str(taken_for),
+                "label": str(classes[own]),
+                "taken_for": str(classes[other]),
                 "usual": tiles(usual),
                 "suspected": tiles(suspected),
                 "words": f"Compared with the usual ones: {said}."
                 if (said := in_words(train, suspected, usual))
                 else "",
             }
-            for label, usual, suspected, taken_for in found[:STRIPS]
+            for own, other, usual, suspected in lots_by_answer(targets, asked.predicted)[:STRIPS]
         ]
 
     def _cells(self, asked: Questions) -> Any:

@@ -60,6 +60,12 @@ def check_labels(values: Any, name: str, num_samples: int, owner: str, device: t
     return values.long()
 
 
+def check_within(low: float, high: float, number: int, owner: str, what: str, why: str) -> None:
+    """Refuse numbers of which some are not in 0..number - 1."""
+    if not 0 <= low <= high < number:
+        raise InputError(f"{owner} got {what} {low if low < 0 else high:.0f}, outside 0..{number - 1} ({why}).")
+
+
 def read_once(*figures: Tensor) -> list[float]:
     """Scalars as numbers: one read, because each makes a device's queue stop.
 
@@ -121,3 +127,11 @@ def check_sizes(num_classes: Any, feature_dim: Any, owner: str) -> None:
         if value < least:
             what = "2 classes" if least == 2 else "1 feature"
             raise InputError(f"{owner} needs at least {what}, got {name}={value}.")
+
+
+def check_flags(owner: object, *names: str) -> None:
+    """Settings of an object that must be True or False."""
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, bool):
+            raise InputTypeError(f"{type(owner).__name__} expects {name} as True or False, got {value!r}.")

@@ -125,9 +125,7 @@ class ClassStatistics(KeepsPrecision):
             largest, low, high, least, most = checks.read_once(
                 checks.magnitude(features), *torch.aminmax(targets), *torch.aminmax(mass)
             )
-            if not 0 <= low <= high < self.num_classes:
-                wrong, last = int(low if low < 0 else high), self.num_classes - 1
-                raise InputError(f"{owner} got label {wrong}, outside 0..{last} ({self.num_classes} classes).")
+            checks.check_within(low, high, self.num_classes, owner, "label", f"{self.num_classes} classes")
             checks.check_magnitude(largest, features, owner, self.mean.dtype)
             if not 0 <= least <= most < checks.most_allowed(self.mean.dtype) ** 0.1:
                 raise InputError(f"{owner} expects weights that are finite, not negative and below 3000.")

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import find_groups
+from icda.auditing.plan import plan_by_groups
 from icda.data.sources import TextArray
 from icda.data.task import Split, Task
 from icda.errors import InputError
 from icda.functional.prior import joint_counts
 from icda.heads.blocks import BlockRows
-from icda.heads.spreading import fit_reader, likely
+from icda.heads.spreading import likely, reading_head
 from icda.models.encoders import ImageEncoder, TextEncoder, create_encoder
 
 SMALL = 16  # pixels a side up to which an image is read as it is
@@ -44,7 +44,7 @@ def with_read_groups(task: Task) -> Task:
     if bool((groups < 0).any()):
         read = _read(task, groups, scaled["train"])
     values, codes = read.unique(return_inverse=True)
-    head = fit_reader(scaled["train"], task.train.targets, codes, task.num_classes, DECAY * scaled["train"].shape[1])
+    head = reading_head(scaled["train"], task.train.targets, codes, task.num_classes, DECAY * scaled["train"].shape[1])
     seen = joint_counts(task.train.targets, codes, task.num_classes, len(values)) > 0
     filled = {"train": replace(task.train, groups=read)}
     for name, split in parts.items():
@@ -60,10 +60,9 @@ def _read(task: Task, groups: Tensor, features: Tensor) -> Tensor:
     targets, crossed = task.train.targets, task.group_attributes is not None
     known = groups >= 0
     values = task.group_domains()[groups.clamp(min=0)] if crossed else groups
-    rows = BlockRows.of_memory(
-        features, targets, task.num_classes, groups=torch.where(known, values.double(), torch.nan).numpy()
-    )
-    found = find_groups(rows)
+    given = torch.where(known, values.double(), torch.nan).numpy()
+    rows = BlockRows.of_memory(features, targets, task.num_classes).with_groups(given)
+    found = plan_by_groups(rows)
     if found.reader is None:
         raise InputError(f"task {task.name!r}: {' '.join(found.treatment.reasons)}")
     assert rows.reading.groups is not None

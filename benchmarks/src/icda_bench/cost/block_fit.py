@@ -18,7 +18,8 @@ from icda.auditing.inputs import DECAY
 from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import Block, find_blocks
 from icda.engines import Engine, Here, OnRay
-from icda.heads.blocks import BlockProblem, BlockRows, answer, sum_chunks, summarise
+from icda.heads.block_problem import BlockProblem, answer
+from icda.heads.blocks import BlockRows, sum_chunks, summarise
 from icda.heads.objective import to_rows
 from icda.heads.problem import AUGMENTED, LossName, LossSettings
 from icda.heads.solver import LinearHead, fit_head

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import group_treatment
+from icda.auditing.plan import plan_by_groups
 from icda.auditing.questions import choose
-from icda.auditing.treatment import Treatment
 from icda.data.registry import data_root
 from icda.heads.blocks import BlockRows
-from icda.heads.problem import Problem, rebalance, with_prior
-from icda.heads.spreading import ClassLogits, fit_reader
+from icda.heads.problem import rebalance, with_prior
+from icda.heads.solver import Fittable
+from icda.heads.spreading import ClassLogits, reading_head
 from icda.settings import check_names
 from icda_bench.markdown import markdown
 from icda_bench.options import Root
@@ -127,7 +127,7 @@ def _asked(fit: AskedFit, person: Person, way: str) -> Iterator[tuple[int, np.nd
             yield answers, codes, enough
 
 
-def _treated(fit: AskedFit, codes: np.ndarray, way: str) -> tuple[Problem, float]:
+def _treated(fit: AskedFit, codes: np.ndarray, way: str) -> tuple[Fittable, float]:
     """The problem with what the answers call for, and the share of samples whose attribute is then right."""
     known = codes >= 0
     if len(np.unique(codes[known])) < 2:
@@ -135,13 +135,14 @@ def _treated(fit: AskedFit, codes: np.ndarray, way: str) -> tuple[Problem, float
     if way == "groups":
         own, values = fit.features[known], torch.from_numpy(np.unique(codes[known], return_inverse=True)[1])
         targets = fit.targets[known].unique(return_inverse=True)[1]
-        reader = fit_reader(own, targets, values, int(targets.max()) + 1, fit.features.shape[1] / int(known.sum()))
+        reader = reading_head(own, targets, values, int(targets.max()) + 1, fit.features.shape[1] / int(known.sum()))
         attributes = reader.logits(fit.features).argmax(1)
         return rebalance(fit.problem, attributes), _share_right(attributes, fit)
-    treatment: Treatment = group_treatment(fit.rows, np.where(known, codes, np.nan).astype(float), fit.shown)
-    if treatment.attributes is None:
+    rows = fit.rows.with_groups(np.where(known, codes, np.nan).astype(float))
+    plan = plan_by_groups(rows, fit.shown).noted(rows)
+    if plan.treatment.attributes is None:
         return fit.problem, 0.0
-    return treatment.applied(fit.problem), _share_right(treatment.attributes, fit)
+    return plan.problem(rows, fit.problem.decay), _share_right(plan.treatment.attributes, fit)
 
 
 def _share_right(attributes: torch.Tensor, fit: AskedFit) -> float:

@@ -10,18 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.auditing.assessment import assess
 from icda.auditing.evidence import make_sketch
 from icda.auditing.inputs import DECAY
-from icda.auditing.plan import chosen_decay, spread_treatment
+from icda.auditing.plan import plan_by_audit, treated_problem
 from icda.auditing.treatment import shortcut_answers
 from icda.cross_fit.pairs import DECAY as PAIR_DECAY
-from icda.estimators.samples import weighted_moments
-from icda.heads.blocks import BlockRows
+from icda.heads.blocks import BlockRows, Scaling
 from icda.heads.cross_fit import cross_fitted_logits
 from icda.heads.folds import contrast_groups
 from icda.heads.problem import LossName, LossSettings, Problem, rebalance, reweigh, with_prior
-from icda.heads.solver import fit_head
+from icda.heads.solver import Fittable, fit_head
 from icda_bench.studies.verdicts.cases import Case
 
 FEWEST = 10  # test samples below which a group's accuracy is not asked for
@@ -34,16 +32,16 @@ class CaseFit:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        mean, scale = weighted_moments(case.features, np.ones(len(case.targets)))
+        scaling = Scaling.of_rows(case.features)
         self.features, self.test = (
-            torch.from_numpy(((part - mean) / scale).astype(np.float32)) for part in (case.features, case.test_features)
+            scaling.apply(torch.from_numpy(part)).float() for part in (case.features, case.test_features)
         )
         self.classes, codes = np.unique(case.targets, return_inverse=True)
         self.targets = torch.from_numpy(codes)
         decay = DECAY * self.features.shape[1]
         self.problem = Problem.plain(self.features, self.targets, len(self.classes), decay)
 
-    def judged(self, problem: Problem, loss: LossName = "la") -> dict[str, float]:
+    def judged(self, problem: Fittable, loss: LossName = "la") -> dict[str, float]:
         head = fit_head(problem, LossSettings(loss), MAX_ITER, TOL)
         predicted = self.classes[head.logits(self.test).argmax(1).numpy()]
         accuracy, worst = judge(predicted, self.case.test_targets, self.case.test_groups)
@@ -74,7 +72,7 @@ def judge(predicted: np.ndarray, targets: np.ndarray, groups: np.ndarray) -> tup
     return float(np.mean(shares)), float(np.min(shares))
 
 
-Prepared = tuple[Problem, LossName]
+Prepared = tuple[Fittable, LossName]
 
 
 def _sketch(problem: Problem) -> Tensor:
@@ -100,17 +98,15 @@ def _shortcut_answers(problem: Problem) -> Tensor:
 def _robust(problem: Problem, row: dict[str, object]) -> Prepared:
     assert isinstance(problem.features, Tensor)
     rows = BlockRows.of_memory(problem.features, problem.targets, problem.num_classes)
-    found = assess(rows)
-    for kind, verdict in found.verdicts.items():
+    plan = plan_by_audit(rows)
+    assert plan.assessment is not None
+    for kind, verdict in plan.assessment.verdicts.items():
         row[kind], row[f"{kind}_confidence"] = verdict.answer, verdict.confidence
-    effect = found.treatment.effect
-    row["treatment"] = found.treatment.name
+    effect = plan.treatment.effect
+    row["treatment"] = plan.treatment.name
     row["suspected_before"] = "" if effect is None else effect.suspected_before
     row["suspected_after"] = "" if effect is None else effect.suspected_after
-    treatment = spread_treatment(found, rows, problem.decay)
-    treated, settings, asked = treatment.applied(problem), LossSettings("la"), found.sample.rows
-    strata = treatment.strata(problem.targets, problem.num_classes)[asked]
-    return replace(treated, decay=chosen_decay(treated.rows(asked), settings, strata, rows.shape[0], 0)), "la"
+    return treated_problem(rows, plan, LossSettings("la"))[0], "la"
 
 
 # What each head is fitted to, and with which loss; the audit also writes what it said into the row.
