@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from icda.data.augmentation import Normaliser
+from icda.data.embedding.features import DEFAULTS
 from icda.errors import InputError
 from icda.extras import require
 from icda.limits import check_side
@@ -24,7 +25,6 @@ Kind = Literal["image", "text"]
 Builder = Callable[..., "ImageEncoder | TextEncoder"]  # (kind, image_size)
 
 ENCODERS: Registry[Builder] = Registry("encoder", package="icda.models", group="icda.encoders")
-DEFAULTS: dict[Kind, str] = {"image": "efficientnet_lite0", "text": "minilm"}
 PREFIXES = ("hf", "timm")
 # On a CPU large batches of images fall out of the cache: 4 at once are half as fast again as 32.
 CPU_BATCH = 4

@@ -14,7 +14,7 @@ from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY
 from icda.auditing.plan import Grouping, attribute_reader, chosen_decay, find_groups, treated_problem
 from icda.auditing.treatment import Treatment
-from icda.data.embedding.samples import Columns
+from icda.data.embedding.samples import Columns, Reads
 from icda.data.missing import is_missing
 from icda.data.own.blocks import feature_names, find_blocks, names_split, number_kind
 from icda.engines import Engine
@@ -30,7 +30,6 @@ from icda.heads.solver import LinearHead, fit_head
 from icda.heads.spreading import fit_reader
 from icda.registry import did_you_mean
 from icda.serving.head import HeadModel, ShortcutReader
-from icda.serving.model import Reads
 
 AUTO = "auto"
 PLAIN = "ce"  # what one would train without a look at the data

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from icda import plugins
 from icda.data import create_task
-from icda.data.embedding import Samples
+from icda.data.embedding.samples import Reads, Samples
 from icda.data.images import find_unreadable
 from icda.data.sources import ImageArray, ImageFiles, PreparedImages, TextArray
 from icda.data.task import Inputs
@@ -24,7 +24,7 @@ from icda.models.base import evaluating
 from icda.models.hub import hub
 from icda.models.tokenisers import tokeniser_of
 from icda.results.files import MODEL
-from icda.serving.model import Answers, Model, Reads
+from icda.serving.model import Answers, Model
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict
 from icda.training.evaluation import EVALUATION_BATCH

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from icda.data.embedding.features import map_features
+from icda.data.embedding.features import map_array, map_features
 from icda.data.embedding.samples import Columns
 from icda.data.missing import plain_names
-from icda.data.own.feature_files import LABELS, features_column, map_array
-from icda.data.own.parquet import ParquetTable, open_parquet
-from icda.data.own.table import LABEL, SPLIT
+from icda.data.own.parquet import ParquetTable, features_column, open_parquet
+from icda.data.own.table import LABELS, SPLIT
 from icda.errors import InputError, MissingFileError
 
 _mapped = lru_cache(maxsize=4)(map_features)
@@ -166,7 +165,7 @@ def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
         raise InputError(f"{path} holds no .parquet file.")
     with open_parquet(files[0]) as first:
         schema = first.schema_arrow
-    target = wanted.labels or next((name for name in (*LABELS, *LABEL) if name in schema.names), None)
+    target = wanted.labels or next((name for name in LABELS if name in schema.names), None)
     features = wanted.features or features_column(schema)
     if target is None or features is None:
         missing = "labels" if target is None else "features"

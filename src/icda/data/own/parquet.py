@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icda.data.missing import plain_names
+from icda.data.own.encoding import Cells, cell_text
+from icda.data.own.table import FEATURES, NAMES, Table, as_objects, is_index
 from icda.errors import IcdaError, InputError, MissingFileError, UnreadableError
 from icda.extras import require
 from icda.limits import LONGEST_NAME, check_unpacked
@@ -136,7 +138,8 @@ class ParquetTable:
             alike = [name for name in names if name.startswith(features) and name not in self.other_columns]
             columns = [features] if features in names else alike
             if not columns:
-                raise InputError(f"no column is called {features!r} or begins so. Columns: {', '.join(names)}.")
+                hint = did_you_mean(features, names)
+                raise InputError(f"no column is called {features!r} or begins so: {hint}Columns: {', '.join(names)}.")
         else:
             columns = list(features)
             for name in columns:
@@ -161,6 +164,60 @@ class ParquetTable:
         if name not in names:
             hint = did_you_mean(name, names)
             raise InputError(f"there is no column {name!r}: {hint}Columns: {', '.join(names)}.")
+
+
+class ParquetColumns(Table):
+    """The columns of a Parquet file, with the types that the file gives."""
+
+    lines: Sequence[int] = ()
+
+    def __init__(self, path: Path) -> None:
+        with open_parquet(path) as file:
+            self.schema, self.rows = file.schema_arrow, file.metadata.num_rows
+        if not self.rows:
+            raise InputError(f"{path} has no rows.")
+        self.path, self.names = path, self.schema.names
+        self.plain = [field.name for field in self.schema if _is_number(field.type)]
+
+    def __len__(self) -> int:
+        return int(self.rows)
+
+    def list_column(self, fitted: Sequence[str] | None) -> str | None:
+        """The column of lists that a model was fitted to, or else one that is called as features usually are."""
+        return features_column(self.schema, fitted)
+
+    def values(self, role: str, name: str) -> np.ndarray:
+        read = read_columns(self.path, [name])[name]
+        return column_values(read.combine_chunks(), name) if role == "labels" else as_objects(read.to_pylist())
+
+    def numeric(self, names: Sequence[str]) -> Sequence[str]:
+        """The columns of plain numbers."""
+        return [name for name in names if name in self.plain]
+
+    def is_plain(self, names: Sequence[str]) -> bool:
+        """Whether some columns hold numbers without a gap, or names."""
+        if any(name not in self.plain and name.lower() not in NAMES for name in names):
+            return False
+        return not any(column.null_count for column in read_columns(self.path, self.numeric(names)).columns)
+
+    def cells(self, names: Sequence[str]) -> dict[str, Cells]:
+        read, found = read_columns(self.path, names), dict[str, Cells]()
+        for name in names:
+            values = read[name].to_numpy() if name in self.plain else np.empty(0, dtype=object)
+            found[name] = values if values.dtype != object else [cell_text(value) for value in read[name].to_pylist()]
+        return found
+
+    def numbering(self, cells: Mapping[str, Cells]) -> list[str]:
+        """The columns that only number the rows."""
+        return [name for name, column in cells.items() if isinstance(column, np.ndarray) and is_index(name, column)]
+
+
+def features_column(schema: Any, fitted: Sequence[str] | None = None) -> str | None:
+    """The column of lists that a model was fitted to, or else one that is called as features usually are."""
+    kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
+    is_list = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
+    lists = {field.name for field in schema if any(fits(field.type) for fits in is_list)}
+    return next((name for name in (*(fitted or ()), *FEATURES) if name in lists), None)
 
 
 @contextmanager
@@ -201,11 +258,6 @@ def _unpacked(metadata: Any, columns: Sequence[str], group: int | None = None) -
             if chunk.path_in_schema.partition(".")[0] in columns or chunk.path_in_schema in columns:
                 total += max(8 * chunk.num_values, chunk.total_uncompressed_size)
     return total
-
-
-def numeric_columns(schema: Any) -> list[str]:
-    """The columns of plain numbers, in the order of the file."""
-    return [field.name for field in schema if _is_number(field.type)]
 
 
 def _is_number(kind: Any) -> bool:

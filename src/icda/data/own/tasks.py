@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from icda.data.embedding.features import member_names
-from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
+from icda.data.embedding.samples import Columns, Samples, texts_of
 from icda.data.generators import generator_for
 from icda.data.images import find_unreadable, unreadable
-from icda.data.missing import is_missing
-from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLITS, crossed_groups, listed, natural_order, split_names
+from icda.data.own.feature_files import read_features
+from icda.data.own.reading import LAYOUT, read_samples, readable_name
+from icda.data.own.table import SPLITS, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
@@ -71,7 +71,7 @@ def csv_task(
     path = Path(path).expanduser()
     if not path.is_file():
         raise MissingFileError(f"{path.absolute()} is not a file: csv_task needs a CSV table with a header line.")
-    samples = read_samples(path, columns, allow_outside=allow_outside, whole=True)
+    samples = read_samples(path, columns, allow_outside=allow_outside, whole=True, table=False)
     if samples.kind == "image":
         return _image_task(path.stem, samples, image_size, seed, flip, skip_unreadable)
     texts = TextArray([str(text) for text in samples.inputs], tokenise or hash_tokenise, max_length)
@@ -87,25 +87,14 @@ def features_task(path: str | PathLike[str], columns: Columns | None = None, *, 
     if columns.groups is None:
         members = member_names(path)
         columns = replace(columns, groups=next((name for name in ("group", "groups") if name in members), None))
-    found = read_feature_file(path, columns)
-    features = found.features
+    samples = read_features(path, columns).with_class_names()
+    features = samples.features
     if features.ndim != 2 or features.dtype.kind not in "fiu" or 0 in features.shape:
         raise InputError(f"{path}: features are numbers of shape (N, A), got {features.dtype} {features.shape}.")
     if not np.isfinite(features).all():
         raise InputError(f"{path}: features must be finite, and some are NaN or infinite.")
-    labels, named = _texts(found.labels), found.class_names
-    if "" in labels:
+    if samples.labels is not None and "" in texts_of(samples.labels):
         raise InputError(f"{path}: labels have missing values.")
-    if named is not None:
-        labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
-    groups = attributes = None
-    if found.groups is not None:
-        groups, attributes = crossed_groups(labels, _texts(found.groups))
-    splits = None
-    if found.splits is not None:
-        splits = split_names(_texts(found.splits), str(path))
-    rows = range(len(features))
-    samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)
     source = FeatureArray(features)
     return own_task(path.stem, source, samples, seed, input_shape=(features.shape[1],), model="mlp")
 
@@ -120,13 +109,9 @@ def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, s
         left_out = listed([path.name for path in broken])
         story = f" {len(broken)} unreadable files were left out: {left_out}."
         warnings.warn(story.strip(), stacklevel=3)
-        paths, samples = [paths[row] for row in kept], samples.only(kept)
+        paths, samples = [paths[row] for row in kept], samples.only(np.array(kept))
     images = ImageFiles(paths, size, flip=flip)
     return own_task(name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=story)
-
-
-def _texts(values: np.ndarray) -> list[str]:
-    return ["" if is_missing(value) else str(value) for value in values.tolist()]
 
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
@@ -136,20 +121,20 @@ def own_task(
     name: str, source: Source, samples: Samples, seed: int, *, input_shape: tuple[int, ...], model: str, story: str = ""
 ) -> Task:
     """The task of labelled samples, whose rows are those of `source`; a missing test or validation split is cut."""
-    assert samples.labels is not None
-    labels, splits = samples.labels, samples.splits or ["train"] * len(samples)
+    labels, splits = texts_of(samples.labels), samples.split_names or ["train"] * len(samples)
     class_names = natural_order(labels)
     if len(class_names) < 2:
         raise InputError(f"{name} has one class only, {class_names[0]!r}: a classifier needs at least two.")
     _check_classes(name, labels, splits)
     targets, groups, group_names, attributes = _number(labels, class_names), None, None, None
     strata = targets
-    if samples.groups is not None:
-        group_names = natural_order(group for group in samples.groups if group)
-        groups = _number(samples.groups, ("", *group_names)) - 1  # -1: not known
+    named, named_attributes = samples.crossed()
+    if named is not None:
+        group_names = natural_order(group for group in named if group)
+        groups = _number(named, ("", *group_names)) - 1  # -1: not known
         strata = targets * (len(group_names) + 1) + groups + 1
-        if samples.attributes is not None:
-            numbers = _number(samples.attributes, natural_order(samples.attributes))
+        if named_attributes is not None:
+            numbers = _number(named_attributes, natural_order(named_attributes))
             attributes = tuple(int(numbers[(groups == own).nonzero()[0, 0]]) for own in range(len(group_names)))
     rows, cut = _complete(name, splits, strata, seed)
     return Task(
@@ -159,7 +144,7 @@ def own_task(
         group_names=group_names,
         group_attributes=attributes,
         class_names=class_names,
-        input_kind=samples.kind,
+        input_kind="features" if samples.inputs is None else samples.kind,
         input_shape=input_shape,
         default_model=model,
         description=f"{len(labels)} samples of {len(class_names)} classes. {cut}{story}",
