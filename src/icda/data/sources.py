@@ -131,8 +131,8 @@ class FeatureArray:
 class ImageFiles(_Images):
     """Image files, decoded when first needed, squeezed to `size` x `size` RGB and augmented as in `ImageArray`.
 
-    `prepare` makes the square in another way, as a published set of images does. Decoded images are kept as bytes while all of them fit into `cache_bytes`. The fingerprint is made of the files'
-    names and sizes, not of their contents.
+    `prepare` makes the square in another way, as a published set of images does. Decoded images are kept as bytes while
+    all of them fit into `cache_bytes`. The fingerprint is made of the files' names and sizes, not of their contents.
     """
 
     def __init__(

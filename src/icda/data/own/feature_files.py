@@ -33,6 +33,8 @@ FILES = (".npz", ".npy", ".parquet")
 # What `icda embed` leaves beside the arrays.
 EMBEDDING = ("encoder", "encoder_version", "image_size", "source", "source_column", "source_sha256")
 LEFT_OUT = ("they only number the rows", "their names say label, group or split", "they hold no numbers")
+# Columns that by their names hold a label, a group or a split: a head would read the answer off them.
+ANSWERS = {*LABELS, *LABEL, *GROUP, *SPLIT, "y_code", "group_code", "class_name", "class_names"}
 NAMED = 5  # missing columns that a message lists
 
 
@@ -151,49 +153,54 @@ def _embedded(embedding: Mapping[str, str], features: np.ndarray) -> Reads:
 
 def _of_columns(found: CsvTable | ParquetColumns, asked: Columns) -> Samples:
     """Columns of numbers or, where `asked.encode` or a model's plan says so, of words, dates and empty cells, too."""
-    path, names, roles = found.path, found.names, _roles(found, asked)
-    if isinstance(found, CsvTable):
-        if asked.features is not None:
-            raise InputError(f"--features names an array of an .npz; of {path} all numeric columns are taken.")
-        columns = {name: as_objects(cells) for name, cells in found.columns.items() if asked.where}
-        found = found.only(_rows(found, columns, asked.where, len(found.lines)).tolist()) if asked.where else found
-    elif asked.where:
-        raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
-    reads = None if asked.features is not None else asked.reads
-    plan, fitted = (None, None) if reads is None else (reads.table, reads.fitted)
-    own = found.list_column(fitted)
-    lists = asked.features or (own if fitted is None or own in fitted or not set(fitted) <= set(names) else None)
-    answers = (
-        []
-        if fitted or lists
-        else [name for name in _answers(names, roles.get("labels")) if name != roles.get("groups")]
-    )
+    found, roles = _where(found, asked), _roles(found, asked)
     conditions = {condition.partition("=")[0] for condition in asked.where}
-    taken = {roles.get("labels"), roles.get("ids"), roles.get("groups"), *conditions, *answers}
-    used = [name for name in names if name not in taken] if fitted is None else list(fitted)
-    if roles.get("ids") in used and not lists:
-        del roles["ids"]
-    if roles.get("splits") in conditions:
-        del roles["splits"]
-    known = _plain({role: found.values(role, name) for role, name in roles.items()})
-    samples = Samples(Reads("features"), known.pop("ids", range(len(found))), **known, source=path)
-    if lists is not None:
-        file = ParquetTable(path, lists, roles.get("labels"))
-        return with_features(samples, file.in_memory().features, file.features, _notes(file.features))
+    roles = {role: name for role, name in roles.items() if role != "splits" or name not in conditions}
+    reads = None if asked.features is not None else asked.reads
+    fitted = None if reads is None else reads.fitted
+    lists, names = found.list_column(fitted), found.names
+    if asked.features or (lists and (fitted is None or lists in fitted or not set(fitted) <= set(names))):
+        file = ParquetTable(found.path, asked.features or str(lists), roles.get("labels"))
+        return with_features(_known(found, roles), file.in_memory().features, file.features, _notes(file.features))
     if fitted is not None:
-        _check_there(path, fitted, names)
+        _check_there(found.path, fitted, names)
+        used, answers = list(fitted), []
+    else:
+        given = {roles.get(role) for role in ("labels", "ids", "groups")}
+        answers = [name for name in names if name not in given and name.lower() in ANSWERS]
+        used = [name for name in names if name not in given | conditions and name not in answers]
+    roles = {role: name for role, name in roles.items() if role != "ids" or name not in used}
+    samples, plan = _known(found, roles), None if reads is None else reads.table
     is_mixed = plan is not None or (asked.encode and fitted is None and not found.is_plain(used))
     cells = found.cells(used if is_mixed or fitted is not None else found.numeric(used))
     indices = [] if fitted is not None else found.numbering(cells)
     cells = {name: column for name, column in cells.items() if name not in indices}
     if is_mixed:
         return with_encoded(samples, cells, plan, indices, answers)
-    columns, words = _numbers(path, cells, found.lines, strict=fitted is not None)
+    columns, words = _numbers(found.path, cells, found.lines, strict=fitted is not None)
     if not columns:
         left = listed([*words, *indices, *answers])
-        raise InputError(f"{path} has no column of numbers beside {roles.get('labels')!r}: left out {left}.")
+        raise InputError(f"{found.path} has no column of numbers beside {roles.get('labels')!r}: left out {left}.")
     notes = _notes(list(columns), indices, answers, words)
     return with_features(samples, np.stack(list(columns.values()), 1), list(columns), notes)
+
+
+def _where(found: CsvTable | ParquetColumns, asked: Columns) -> CsvTable | ParquetColumns:
+    """The table with the rows asked for."""
+    if isinstance(found, CsvTable) and asked.features is not None:
+        raise InputError(f"--features names an array of an .npz; of {found.path} all numeric columns are taken.")
+    if not asked.where:
+        return found
+    if isinstance(found, ParquetColumns):
+        raise InputError("--where reads .npz and .csv files: filter a Parquet file before the audit.")
+    columns = {name: as_objects(cells) for name, cells in found.columns.items()}
+    return found.only(_rows(found, columns, asked.where, len(found)).tolist())
+
+
+def _known(found: CsvTable | ParquetColumns, roles: Mapping[str, str]) -> Samples:
+    """The samples of a table, still without features."""
+    known = _plain({role: found.values(role, name) for role, name in roles.items()})
+    return Samples(Reads("features"), known.pop("ids", range(len(found))), **known, source=found.path)
 
 
 def with_features(samples: Samples, features: np.ndarray, names: Sequence[str], notes: tuple[str, ...]) -> Samples:
@@ -236,12 +243,6 @@ def _notes(taken: list[str], *left_out: Sequence[str]) -> tuple[str, ...]:
         f"Features: {listed(taken)}.",
         *(f"Left out, since {why}: {listed(names)}." for why, names in left if names),
     )
-
-
-def _answers(names: Collection[str], label: str | None) -> list[str]:
-    """Other columns that by their names hold a label, a group or a split: a head would read the answer off them."""
-    usual = {*LABELS, *LABEL, *GROUP, *SPLIT, "y_code", "group_code", "class_name", "class_names"}
-    return [name for name in names if name != label and name.lower() in usual]
 
 
 def _numbers(
