@@ -14,9 +14,9 @@ from icda.auditing.evidence import SAMPLES
 from icda.auditing.inputs import DECAY
 from icda.auditing.plan import Grouping, attribute_reader, chosen_decay, find_groups, treated_problem
 from icda.auditing.treatment import Treatment
-from icda.data.embedding.samples import Columns, Reads
+from icda.data.embedding.samples import Columns
 from icda.data.missing import is_missing
-from icda.data.own.blocks import feature_names, find_blocks, names_split, number_kind
+from icda.data.own.blocks import find_blocks, number_kind
 from icda.engines import Engine
 from icda.errors import InputError
 from icda.estimators.robust import RobustClassifier
@@ -175,7 +175,7 @@ def fit_from_blocks(
     """
     name = check_method(method)
     blocks, say = find_blocks(path, wanted), say or (lambda _: None)
-    notes = [ALL_ROWS] if names_split(blocks[0]) else []
+    notes = [ALL_ROWS] if blocks[0].names_split else []
     for note in notes:
         say(note)
     dtype, full = number_kind(blocks[0]), name in AUGMENTED
@@ -196,6 +196,6 @@ def fit_from_blocks(
         "passes": rows.passes,
     }
     label = None if path.suffix.lower() == ".npy" else wanted.labels
-    columns, array = feature_names(blocks[0])
-    reads = Reads("features", head.coef.shape[1], label=label, columns=columns, array=array)
-    return HeadModel(head.classes, head.coef, head.intercept, reads, head.shortcut, facts)
+    return HeadModel(
+        head.classes, head.coef, head.intercept, replace(blocks[0].reads, label=label), head.shortcut, facts
+    )

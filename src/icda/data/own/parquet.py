@@ -171,10 +171,10 @@ class ParquetColumns(Table):
 
     lines: Sequence[int] = ()
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, may_be_empty: bool = False) -> None:
         with open_parquet(path) as file:
             self.schema, self.rows = file.schema_arrow, file.metadata.num_rows
-        if not self.rows:
+        if not self.rows and not may_be_empty:
             raise InputError(f"{path} has no rows.")
         self.path, self.names = path, self.schema.names
         self.plain = [field.name for field in self.schema if _is_number(field.type)]
@@ -184,7 +184,10 @@ class ParquetColumns(Table):
 
     def list_column(self, fitted: Sequence[str] | None) -> str | None:
         """The column of lists that a model was fitted to, or else one that is called as features usually are."""
-        return features_column(self.schema, fitted)
+        kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
+        is_list = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
+        lists = {field.name for field in self.schema if any(fits(field.type) for fits in is_list)}
+        return next((name for name in (*(fitted or ()), *FEATURES) if name in lists), None)
 
     def values(self, role: str, name: str) -> np.ndarray:
         read = read_columns(self.path, [name])[name]
@@ -210,14 +213,6 @@ class ParquetColumns(Table):
     def numbering(self, cells: Mapping[str, Cells]) -> list[str]:
         """The columns that only number the rows."""
         return [name for name, column in cells.items() if isinstance(column, np.ndarray) and is_index(name, column)]
-
-
-def features_column(schema: Any, fitted: Sequence[str] | None = None) -> str | None:
-    """The column of lists that a model was fitted to, or else one that is called as features usually are."""
-    kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
-    is_list = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
-    lists = {field.name for field in schema if any(fits(field.type) for fits in is_list)}
-    return next((name for name in (*(fitted or ()), *FEATURES) if name in lists), None)
 
 
 @contextmanager
