@@ -112,7 +112,7 @@ def check_features(X: Any, reads: Reads, origin: Path | str = "X") -> np.ndarray
     except (TypeError, ValueError) as error:
         raise InputError(f"features must be numbers ({error}).") from error
     if values.ndim != 2 or values.shape[1] != reads.width:
-        raise InputError(f"got features of shape {values.shape}, expected (N, {reads.width}) as in the fit.")
+        raise InputError(f"{origin} has features of shape {values.shape}, the model was fitted to (N, {reads.width}).")
     check_finite(values, reads.columns, origin)
     return np.ascontiguousarray(values)
 

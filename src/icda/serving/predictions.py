@@ -31,8 +31,6 @@ def read_new(path: Path, reads: Reads, **named: Any) -> Samples:
         raise InputError(
             f"{path} is a table, and the model was fitted to an array of {reads.width} features: use .npz."
         )
-    if features.ndim != 2 or features.shape[1] != reads.width:
-        raise InputError(f"{path} has features of shape {features.shape}, the model was fitted to (N, {reads.width}).")
     if not len(features):
         raise InputError(f"{path} has no rows: there is nothing to predict.")
     return replace(samples, features=check_features(features, reads, path))

@@ -85,7 +85,7 @@ class ParquetBlock:
     @property
     def names_split(self) -> bool:
         """Whether the file says which rows are kept apart for a test."""
-        return any(name in SPLIT for name in self._table.dataset.schema.names)
+        return any(name in SPLIT for name in self._table.names)
 
     @property
     def _table(self) -> ParquetTable:

@@ -30,7 +30,7 @@ class FeatureBatch(NamedTuple):
     groups: np.ndarray | None
 
 
-class ParquetTable:
+class ParquetTable(Table):
     """The columns of a Parquet dataset that a classifier needs; only a few batches are in memory at any time.
 
     `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
@@ -51,13 +51,13 @@ class ParquetTable:
         # Without pre-buffering a whole row group is not read ahead of its batches.
         options = arrow.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
         kind = arrow.ParquetFileFormat(default_fragment_scan_options=options)
-        self._path = path
         with readable(path):
             self.dataset = arrow.dataset(_existing(path), format=kind)
             self.num_rows = int(self.dataset.count_rows())
+        self.path, self.names = path, self.dataset.schema.names
         self.target, self.sample_weight, self.groups = target, sample_weight, groups
-        for name in self.other_columns:
-            self._check_column(name)
+        for role, name in (("target", target), ("weight", sample_weight), ("group", groups)):
+            self.find(role, name)
         self.features = self._feature_columns(features)
         if self.num_rows == 0:
             raise InputError(f"{path} has no rows.")
@@ -113,7 +113,7 @@ class ParquetTable:
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
-        with readable(self._path):
+        with readable(self.path):
             yield from self.dataset.to_batches(columns=columns, batch_size=batch_size, **ahead)
 
     def _matrix(self, batch: Any) -> np.ndarray:
@@ -132,7 +132,7 @@ class ParquetTable:
         return values.astype(self.dtype, copy=False).reshape(-1, self.width)
 
     def _feature_columns(self, features: str | Sequence[str]) -> list[str]:
-        names = self.dataset.schema.names
+        names = self.names
         if isinstance(features, str):
             # A label, weight or group whose name begins alike is no feature: a model would read the answer off it.
             alike = [name for name in names if name.startswith(features) and name not in self.other_columns]
@@ -143,7 +143,7 @@ class ParquetTable:
         else:
             columns = list(features)
             for name in columns:
-                self._check_column(name)
+                self.find("feature", name)
         if leaked := [name for name in columns if name in self.other_columns]:
             raise InputError(
                 f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
@@ -158,12 +158,6 @@ class ParquetTable:
         # Whole numbers of 32 bits and more need float64, too.
         self.dtype = np.result_type(np.float32, *(kind.to_pandas_dtype() for kind in types))
         return columns
-
-    def _check_column(self, name: str) -> None:
-        names = self.dataset.schema.names
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise InputError(f"there is no column {name!r}: {hint}Columns: {', '.join(names)}.")
 
 
 class ParquetColumns(Table):

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,7 +39,7 @@ NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS an
 class Table:
     """A file with named columns, or arrays; `usual` are the names by which they are recognised."""
 
-    path: Path
+    path: Any
     names: Sequence[str]
     holds: ClassVar[str] = "column"
     usual: ClassVar[Mapping[str, Sequence[str]]] = {"label": LABELS, "name": NAMES, "split": SPLIT}
