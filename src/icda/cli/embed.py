@@ -56,6 +56,10 @@ def main(arguments: Sequence[str]) -> int:
     samples = read_samples(
         options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside, table=False
     )
+    if samples.features is not None:
+        raise InputError(
+            f"{options.data} holds features already: give a folder of images, or a CSV of images or texts."
+        )
     encoder = create_encoder(options.encoder, samples.kind, options.image_size)
     jobs = options.jobs
     if options.on != "ray":

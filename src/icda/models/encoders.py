@@ -17,6 +17,7 @@ from icda.data.embedding.features import DEFAULTS
 from icda.errors import InputError
 from icda.extras import require
 from icda.limits import check_side
+from icda.models.base import mean_of_tokens
 from icda.models.hub import check_fetching, check_prefix, local_place
 from icda.models.huggingface import load_pretrained_tokeniser, readable
 from icda.registry import Registry
@@ -110,14 +111,12 @@ class TextEncoder(_Encoder):
     @torch.inference_mode()
     def encode(self, inputs: list[str]) -> Tensor:
         tokens = {key: value.to(self.device) for key, value in self._tokenise(inputs).items()}
-        mask = tokens["attention_mask"].bool()
         features = torch.zeros(len(inputs), self._num_features)
         # Attention over nothing is 0 / 0: wordless texts stay out of the network.
-        worded = mask.any(1)
+        worded = tokens["attention_mask"].bool().any(1)
         if worded.any():
-            hidden = self._network(**{key: value[worded] for key, value in tokens.items()})
-            kept = mask[worded].unsqueeze(2)
-            means = hidden.where(kept, 0.0).sum(1) / kept.sum(1)
+            own = {key: value[worded] for key, value in tokens.items()}
+            means = mean_of_tokens(self.name, own, lambda *_: self._network(**own))
             features[worded.cpu()] = (nn.functional.normalize(means) if self._normalise else means).cpu()
         return _checked(self.name, features, len(inputs))
 
