@@ -17,9 +17,10 @@ from icda.auditing.run import AuditSettings, audit_blocks
 from icda.cli.audit import main as audit_main
 from icda.cli.embed import local_jobs
 from icda.cli.fit import main
-from icda.data.embedding import embed, read_samples
+from icda.data.embedding import embed
 from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
+from icda.data.own.reading import read_samples
 from icda.engines import Here, Processes, make_engine, start_ray
 from icda.errors import InputError, OperationError
 from icda.heads.block_problem import BlockProblem

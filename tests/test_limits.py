@@ -10,15 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from icda.data.embedding.features import read_arrays
-from icda.data.embedding.samples import Columns
+from icda.data.embedding.samples import Columns, Reads
 from icda.data.own.blocks import find_blocks
-from icda.data.own.feature_files import read_feature_file
+from icda.data.own.feature_files import read_features
 from icda.errors import IcdaError, InputError
 from icda.limits import LARGEST_JSON, LARGEST_SIDE, UNPACKED_FREE, check_unpacked
 from icda.models.encoders import create_encoder
 from icda.results.files import read_json
 from icda.serving.head import HeadModel
-from icda.serving.model import Reads
 from icda.serving.predictions import read_new
 from icda.training.checkpoint import load_checkpoint
 
@@ -81,7 +80,7 @@ def test_an_array_that_says_to_be_larger_than_it_is_is_refused(tmp_path):
 
 
 def test_parquet_is_measured_by_its_footer(parquet):
-    assert peak(lambda: read_feature_file(parquet, Columns(labels="label"))) < 2**24
+    assert peak(lambda: read_features(parquet, Columns(labels="label"))) < 2**24
     model = HeadModel(np.array([0, 1]), np.zeros((2, 20)), np.zeros(2), Reads("features", 20, columns=named()))
     assert peak(lambda: read_new(parquet, model.reads)) < 2**24
     block = find_blocks(parquet, Columns(labels="label", features="f"))[0]

@@ -9,7 +9,7 @@ from PIL import Image
 
 import icda
 from icda.auditing.page import suspect_pairs, thumbnail, typical_rows
-from icda.data.embedding.samples import find_inputs
+from icda.data.embedding.origin import find_inputs
 from icda.errors import InputError, MissingFileError
 
 WRONG = (0, 1, 2, 3)  # samples whose labels were exchanged

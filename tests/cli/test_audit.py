@@ -113,7 +113,10 @@ def test_cleanlab_is_used_on_request(icda, file):
     [
         (["nowhere.npz"], "is not there"),
         (["own.txt"], "expected .npz, .csv, .parquet or .npy"),
-        (["own.npz"], "has no labels by a usual name: name them with --labels. It has feats, kind, split."),
+        (
+            ["own.npz"],
+            "target, class); it has feats, kind, split. Name it with --label-column",
+        ),
         (["own.npz", "--labels", "knid"], "did you mean 'kind'?"),
         (["own.npz", "--labels", "kind", "--features", "fetas"], "did you mean 'feats'?"),
         (["own.npz", "--labels", "kind", "--where", "split"], "must be NAME=VALUE"),

@@ -56,6 +56,11 @@ def test_an_unreadable_image_is_named_or_skipped(icda, photos):
     assert load_features("features.npz").skipped.tolist() == ["cat/002.png"]
 
 
+def test_a_file_of_features_is_not_embedded_again(icda):
+    np.savez("own.npz", X=np.eye(4), y=[0, 0, 1, 1])
+    assert "own.npz holds features already" in icda("embed", "own.npz").refused().err
+
+
 def test_images_without_classes_are_embedded_on_request(icda, photos):
     icda("embed", f"{photos}/cat", "--unlabelled", "--image-size", 32).worked()
     assert load_features("features.npz").y is None

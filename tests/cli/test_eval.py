@@ -48,11 +48,12 @@ def test_a_damaged_model_is_named(icda, run):
     assert "run/model.pt is not a checkpoint, or one that is damaged or truncated" in icda("eval", run).refused().err
 
 
-def test_data_with_other_classes_is_refused(icda, run):
+def test_data_of_another_kind_or_with_other_classes_are_refused(icda, run):
     Path("texts.csv").write_text("text,label\n" + "".join(f"word {k},{'abc'[k % 3]}\n" for k in range(60)))
-    answer = icda("eval", run, "--data", "texts.csv").refused()
-    assert "was trained on classes" in answer.err
-    assert "the data have a, b, c" in answer.err
+    assert "no column of images" in icda("eval", run, "--data", "texts.csv").refused().err
+    train_on_texts(icda)
+    answer = icda("eval", "run", "--data", "texts.csv").refused()
+    assert "was trained on classes bad, good; the data have a, b, c" in answer.err
     assert "Traceback" not in answer.err
 
 
@@ -63,7 +64,7 @@ def write_texts(name, rows):
 
 def train_on_texts(icda):
     write_texts("train.csv", 90)
-    icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet").worked()
+    icda("train", "--data", "train.csv", "--epochs", 1, "--out", "run", "--quiet", "--overwrite").worked()
 
 
 def test_all_of_other_data_is_judged_and_counted(icda):

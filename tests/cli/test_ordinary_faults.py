@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from icda.data.embedding import Samples
+from icda.data.embedding.samples import Reads
 from icda.errors import InputError
 from icda.serving.head import HeadModel
-from icda.serving.model import Reads
 
 Y = np.arange(80) % 2
 X = np.random.default_rng(0).normal(size=(80, 2)) + 2 * Y[:, None]
@@ -103,10 +103,10 @@ class Narrow:
 
 def test_an_encoder_of_another_width_is_one_sentence():
     reads = Reads("text", 5, encoder="narrow")
-    reads._loaded.append(Narrow())
     model = HeadModel(np.array(["a", "b"]), np.zeros((2, 5)), np.zeros(2), reads)
+    model.encoder = Narrow()
     with pytest.raises(InputError, match=r"narrow gives 3 features, and the model was fitted to 5"):
-        model.answer(Samples("text", ["one"], [0]), range(1))
+        model.answer(Samples(reads, [0], ["one"]), range(1))
 
 
 @pytest.mark.parametrize("line", ["x,y", "x,y,0,small,0.5,more"])

@@ -142,7 +142,7 @@ def test_trouble_with_a_file_of_settings_is_told_in_a_line(content, complaint, i
         (["--set", "lambda0=-1"], "lambda0"),
         (["--set", "lambda0=abc"], "lambda0 must be a valid number, got 'abc'."),
         (["--set", "beta=-1"], "beta"),
-        (["--data", "nowhere"], "--data nowhere: neither a folder of images nor a CSV or .npz file is there"),
+        (["--data", "nowhere"], "nowhere is not there. Expected: a CSV table, or a folder"),
         (["--out", "runs/{what}"], "out may hold {task}, {method} and {seed}"),
         (["--selection", "validation_worst_group"], "needs a validation split with group labels"),
     ],

@@ -7,7 +7,7 @@ from PIL import Image
 
 from icda.data import images
 from icda.data.images import UnreadableImageError, central_square, decode_image, find_unreadable, inner_square, to_bytes
-from icda.data.sources import IMAGENET_MEAN, IMAGENET_STD, PreparedImages
+from icda.data.sources import IMAGENET, IMAGENET_MEAN, IMAGENET_STD, ImageFiles
 
 
 def test_postscript_called_png_is_not_opened(tmp_path):
@@ -76,20 +76,22 @@ def test_the_middle_of_an_image_is_kept(prepare, shape, size, kept):
 def test_images_are_standardised_by_imagenet_and_not_augmented_unless_asked(tmp_path):
     pixels = noise(12, 12)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    source = PreparedImages([tmp_path / "a.png"], 12, central_square, crop_padding=0, flip=False)
+    source = ImageFiles([tmp_path / "a.png"], 12, *IMAGENET, prepare=central_square, crop_padding=0, flip=False)
     rows = torch.tensor([0])
     expected = (torch.from_numpy(pixels).double() / 255 - torch.tensor(IMAGENET_MEAN)) / torch.tensor(IMAGENET_STD)
     found = source.fetch(rows)
     torch.testing.assert_close(found[0].permute(1, 2, 0).double(), expected, atol=1e-5, rtol=1e-5)
     assert torch.equal(source.fetch(rows, torch.Generator()), found)
-    moved = PreparedImages([tmp_path / "a.png"], 12, central_square, crop_padding=2, flip=True)
+    moved = ImageFiles([tmp_path / "a.png"], 12, *IMAGENET, prepare=central_square, crop_padding=2, flip=True)
     assert not torch.equal(moved.fetch(rows, torch.Generator().manual_seed(1)), found)
-    assert PreparedImages([], 12, central_square, cache_bytes=-1).fetch(rows[:0]).shape == (0, 3, 12, 12)
+    assert ImageFiles([], 12, *IMAGENET, prepare=central_square, cache_bytes=-1).fetch(rows[:0]).shape == (0, 3, 12, 12)
 
 
 def test_the_fingerprint_tells_preparations_and_sizes_apart(tmp_path):
     Image.fromarray(noise(12, 12)).save(tmp_path / "a.png")
     recipes = [(8, central_square), (8, inner_square), (9, central_square), (8, central_square)]
-    marks = [PreparedImages([tmp_path / "a.png"], size, prepare).fingerprint for size, prepare in recipes]
+    marks = [
+        ImageFiles([tmp_path / "a.png"], size, *IMAGENET, prepare=prepare).fingerprint for size, prepare in recipes
+    ]
     assert marks[0] == marks[3]
     assert len(set(marks)) == 3

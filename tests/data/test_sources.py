@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from icda.data.images import UnreadableImageError, central_square
-from icda.data.sources import FeatureArray, ImageArray, ImageFiles, PreparedImages, TextArray, transformed
+from icda.data.sources import FeatureArray, ImageArray, ImageFiles, TextArray, transformed
 from icda.data.tokens import Tokeniser, hash_tokenise, hash_tokens
 
 HALF = (0.5, 0.5, 0.5)
@@ -66,7 +66,7 @@ class TestImageFiles:
         good = write_image(tmp_path / "good.png", (60, 60))
         bad = tmp_path / "bad.png"
         bad.write_bytes(good.read_bytes()[:2000] if isinstance(content, str) else content)
-        for source in (ImageFiles([good, bad], 16), PreparedImages([good, bad], 16, central_square)):
+        for source in (ImageFiles([good, bad], 16), ImageFiles([good, bad], 16, prepare=central_square)):
             with pytest.raises(UnreadableImageError, match=r"bad\.png"):
                 source.fetch(torch.tensor([0, 1]))
 

@@ -14,12 +14,11 @@ from PIL import Image
 import icda
 from icda.cli.ask import main as ask_main
 from icda.cli.fit import main as fit_main
-from icda.data.embedding import Samples
+from icda.data.embedding.samples import Reads, Samples
 from icda.errors import InputError
 from icda.serving.answers import SampleAnswer, parse_answers, read_answers, with_answers, write_answers
 from icda.serving.contrast import differing_pictures, differing_texts
-from icda.serving.fit_data import FitData
-from icda.serving.model import Reads, load
+from icda.serving.model import load
 from icda.serving.questions import QuestionMaker, make_app, render_questions
 
 EVIL = "</script><script>alert(1)</script>"
@@ -42,7 +41,8 @@ def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path):
     read = read_answers(tmp_path / "answers.csv")
     assert list(read.values()) == list(given.values())
     assert "\n=1+1" not in (tmp_path / "answers.csv").read_text(), "a spreadsheet would take it for a formula"
-    data = FitData(np.zeros((4, 2)), np.array(["dog", "@x", "cat", "cat"]), list(given), Reads("features", 2))
+    labels = np.array(["dog", "@x", "cat", "cat"])
+    data = Samples(Reads("features", 2), list(given), features=np.zeros((4, 2)), labels=labels)
     known = with_answers(data, read, "answers.csv")
     assert known.groups.tolist() == ["-cold", "photo", None, "sketch"]
     assert known.labels.tolist() == ["dog", "dog", "@x", "cat"]
@@ -58,7 +58,7 @@ def test_a_table_comes_back_as_it_was_whatever_the_names_are(tmp_path):
     ],
 )
 def test_answers_that_do_not_fit_the_data_are_refused(table, why):
-    data = FitData(np.zeros((2, 2)), np.array(["cat", "dog"]), ["a", "b"], Reads("features", 2))
+    data = Samples(Reads("features", 2), ["a", "b"], features=np.zeros((2, 2)), labels=np.array(["cat", "dog"]))
     with pytest.raises(InputError, match=why):
         with_answers(data, parse_answers(io.StringIO(table), "answers.csv"), "answers.csv")
 
@@ -113,7 +113,7 @@ def make_maker(folder, classes=2, count=120):
         Image.fromarray(pixels).save(path)
     labels = np.array([EVIL, "dog", *(f"class {k}" for k in range(classes))])[:classes][y]
     names = [f"{EVIL}{row}" for row in range(count)]
-    return QuestionMaker(FitData(X, labels, names, Reads("image", 8), Samples("image", paths, names)))
+    return QuestionMaker(Samples(Reads("image", 8), names, inputs=paths, features=X, labels=labels))
 
 
 def clean(found, label_noise="no"):
@@ -248,7 +248,8 @@ def test_rows_of_a_table_show_the_columns_that_differ_and_a_test_part_is_not_loo
     test = np.arange(200) >= 150
     names = [f"row {k}" for k in range(200)]
     reads = Reads("features", 5, columns=("a", "b", "c", "d", "e"))
-    maker = QuestionMaker(FitData(X, np.array(["no", "yes"])[y], names, reads, test=test))
+    splits = np.where(test, "test", "train")
+    maker = QuestionMaker(Samples(reads, names, features=X, labels=np.array(["no", "yes"])[y], splits=splits))
     asked = maker.ask({}, 24)
     cards = maker.cards(asked)
     assert 1 <= len(cards[0]["cells"]) <= 5

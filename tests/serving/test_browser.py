@@ -5,11 +5,9 @@ import pytest
 from PIL import Image
 
 import icda
-from icda.data.embedding import Samples
+from icda.data.embedding.samples import Reads, Samples
 from icda.report.sections.audit import PARTS
-from icda.serving.fit_data import FitData
 from icda.serving.fitting import fit_model
-from icda.serving.model import Reads
 from icda.serving.page import render_fit_page
 from support import column
 
@@ -33,9 +31,9 @@ def pages(tmp_path_factory, made):
     audit.to_html(folder / "audit.html", images=paths[:240])
     X, y, _ = made.shortcut()
     labels, ids = np.array(["cat", EVIL])[y], [path.name for path in paths]
-    data = FitData(X, labels, ids, Reads("image", 40, "efficientnet_lite0"), Samples("image", paths, ids))
+    data = Samples(Reads("image", 40, "efficientnet_lite0"), ids, inputs=paths, features=X, labels=labels)
     (folder / "fit.html").write_text(render_fit_page(fit_model(data), "my model", "photos"), encoding="utf-8")
-    plain = fit_model(FitData(X[:200], labels[:200], ids[:200], Reads("features", 40)), "icda")
+    plain = fit_model(Samples(Reads("features", 40), ids[:200], features=X[:200], labels=labels[:200]), "icda")
     (folder / "plain.html").write_text(render_fit_page(plain, "model", "table.csv"), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in ("audit", "fit", "plain")}
 

@@ -39,7 +39,7 @@ def test_a_text_model_takes_tokens_of_any_length(made, tmp_path):
     model = icda.load(tmp_path / "model")
     path = export_onnx(model, tmp_path / "model.onnx")
     texts = ["a lovely film", "dull", "a much longer text of many words, " * 9]
-    tokens = model.reads.load_encoder()._tokenise(texts)
+    tokens = model.encoder._tokenise(texts)
     inputs = {name: tokens[name].numpy() for name in ("input_ids", "attention_mask")}
     expected = model.answer(as_samples(texts, model.reads), range(3)).logits
     assert np.abs(run_onnx(path, **inputs) - expected).max() < TOLERANCE

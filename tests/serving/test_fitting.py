@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 import icda
-from icda.data.embedding import embed, load_features, read_samples
-from icda.data.own.table import held_out_rows
+from icda.data.embedding import embed, load_features
+from icda.data.embedding.samples import Reads, Samples
+from icda.data.own.reading import read_samples
 from icda.errors import ExistingFileError, InputError
 from icda.heads.blocks import BlockRows
 from icda.models.encoders import create_encoder
@@ -149,11 +150,15 @@ def test_a_test_split_is_held_out_and_judged(made, tmp_path):
 
 
 def test_a_split_that_is_not_understood_is_refused():
+    def test_rows(splits):
+        return Samples(Reads("features"), range(len(splits)), splits=np.array(splits)).test
+
     with pytest.raises(InputError, match="split 'fold3' is not understood"):
-        held_out_rows(np.array(["train", "fold3"]), "a.csv")
+        test_rows(["train", "fold3"])
     with pytest.raises(InputError, match="'0' is not understood"):  # without a 2 it may mean anything
-        held_out_rows(np.array([0, 1, 0]), "a.csv")
-    assert held_out_rows(np.array(["train", "train"]), "a.csv") is None
+        test_rows([0, 1, 0])
+    assert test_rows(["train", "train"]) is None
+    assert test_rows([0, 1, 2]).tolist() == [False, False, True]
 
 
 def test_a_folder_with_content_is_refused_unless_it_is_an_interrupted_fit(tmp_path):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import icda
+from icda.data.embedding.samples import Reads
 from icda.errors import InputError
 from icda.limits import LARGEST_FACTS
 from icda.serving.folder import DIGEST, FACTS, WEIGHTS
 from icda.serving.head import HeadModel
-from icda.serving.model import Reads
 
 
 def model(sign=1.0):

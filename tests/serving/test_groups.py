@@ -11,7 +11,7 @@ import torch
 import icda
 from icda.cli.audit import AuditArguments
 from icda.data.embedding.samples import Columns
-from icda.data.own.feature_files import read_feature_file
+from icda.data.own.feature_files import read_features
 from icda.errors import InputError
 from icda.heads.cross_fit import GROUP_SMOOTHING, is_better
 from icda.serving.fit_data import Asked, read_fit_data
@@ -104,7 +104,7 @@ def test_holes_of_several_columns_are_named_at_once(tmp_path):
     frame.loc[[5, 7], "f4"] = np.nan
     frame.to_csv(tmp_path / "data.csv", index=False)
     with pytest.raises(InputError, match=r"columns .*'f1' in 1 of 20 \(first in line 5: ''\); 'f4' in 2 of 20"):
-        read_feature_file(tmp_path / "data.csv", Columns())  # as `icda audit` reads it
+        read_features(tmp_path / "data.csv", Columns())  # as `icda audit` reads it
     data = read_fit_data(tmp_path / "data.csv", Asked(), tmp_path / "model")
     assert [name for name in data.reads.columns if "missing" in name] == ["f1 is missing", "f4 is missing"]
     assert np.isfinite(data.features).all()

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from icda.cli.output import group_table
+from icda.data.embedding.samples import Reads
 from icda.errors import InputError
 from icda.serving import predict_data
 from icda.serving.fit_data import Asked, read_fit_data
 from icda.serving.head import HeadModel
 from icda.serving.judging import judge_data
-from icda.serving.model import Reads
 
 LABELS = np.array(["ant", "bee", "ant", "bee", "bee", "ant"])
 X = np.array([[1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0]])  # the last two are judged wrong
@@ -104,7 +104,7 @@ def test_one_number_called_x_is_a_column_among_others(made, tmp_path):
     head = HeadModel(np.array(["a", "b", "c"]), np.eye(3), np.zeros(3), data.reads)
     found = predict_data(head, path)
     assert found.labels.tolist() == np.array(["a", "b", "c"])[values[:, :3].argmax(1)].tolist()
-    with pytest.raises(InputError, match="has no column 'hight': did you mean 'height'"):
+    with pytest.raises(InputError, match="no column is called 'hight' or begins so: did you mean 'height'"):
         predict_data(replace(head), path, column="hight")
 
 
@@ -143,7 +143,7 @@ def test_data_without_the_column_of_the_fit_are_judged_without_groups_and_it_is_
     result = judge_data(save(tmp_path / "m", group="place"), str(tmp_path / "f.npz"), say=said.append)
     assert not result.group_names
     assert "has no 'place', by which the model was fitted" in said[0]
-    with pytest.raises(InputError, match="has no 'plaec' for --groups"):
+    with pytest.raises(InputError, match="has no group array 'plaec'"):
         judge_data(save(tmp_path / "n"), str(tmp_path / "f.npz"), group_column="plaec")
     made.write_features(tmp_path / "h.csv", X, "ab", label=LABELS, place=["a", None, "b", "a", "b", "a"])
     with pytest.raises(InputError, match="the group of 1 of 6 samples is not known"):

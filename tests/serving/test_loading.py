@@ -152,7 +152,7 @@ def test_timm_is_not_asked_for_weights_that_a_file_names(name, folder, monkeypat
 @pytest.mark.parametrize(
     ("inputs", "complaint"),
     [
-        ([[1.0, 2.0, 3.0]], "expected \\(N, 2\\)"),
+        ([[1.0, 2.0, 3.0]], "fitted to \\(N, 2\\)"),
         ([[1.0, np.nan]], "NaN or infinite"),
         ([["a", "b"]], "must be numbers"),
         ("photos", "got a str"),
@@ -205,7 +205,7 @@ def test_a_run_answers_as_its_evaluation_does(name, kind, runs):
 
 
 def test_a_run_on_features_says_how_many_it_takes(runs):
-    with pytest.raises(InputError, match=r"expected \(N, 6\)"):
+    with pytest.raises(InputError, match=r"fitted to \(N, 6\)"):
         icda.load(runs["features"]).predict(np.zeros((2, 5)))
 
 

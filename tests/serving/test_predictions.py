@@ -9,11 +9,12 @@ import pytest
 import icda
 from icda.cli.main import main
 from icda.cli.predict import describe
-from icda.data.embedding import encode_rows, read_samples
+from icda.data.embedding import encode_rows
+from icda.data.embedding.samples import Reads
+from icda.data.own.reading import read_samples
 from icda.errors import InputError, MissingFileError, UnreadableError
 from icda.serving import predict_data
 from icda.serving.head import HeadModel, ShortcutReader
-from icda.serving.model import Reads
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_images_in_nested_and_flat_folders_are_embedded_as_in_the_fit(image_mode
     model = icda.load(image_model[0])
     found = predict_data(model, new)
     samples = read_samples(new, unlabelled=True)
-    features = encode_rows(range(9), samples, model.reads.load_encoder(), 32, False).features
+    features = encode_rows(range(9), samples, model.encoder, 32, False).features
     logits = features @ image_model[1].model.coef.T + image_model[1].model.intercept
     shifted = np.exp(logits - logits.max(1, keepdims=True))
     assert np.allclose(found.probabilities, shifted / shifted.sum(1, keepdims=True), atol=1e-6)

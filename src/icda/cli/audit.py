@@ -11,8 +11,9 @@ import tyro
 from icda.auditing import Audit, audit
 from icda.auditing.console import overview
 from icda.cli.output import check_jobs, check_seed, say, tell
-from icda.data.embedding.samples import Columns, find_inputs
-from icda.data.own.feature_files import read_feature_file
+from icda.data.embedding.origin import find_inputs
+from icda.data.embedding.samples import Columns
+from icda.data.own.feature_files import read_features
 from icda.errors import InputError
 from icda.results.claims import claimed, renewed
 from icda.terminal import make_console
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 def _audit(options: AuditArguments) -> int:
     if options.on == "local" and (options.rounds != AuditArguments.rounds or options.rows != AuditArguments.rows):
         raise InputError("--rounds and --rows are for --on blocks and --on ray: add one of them, or leave them out.")
-    data = None if options.on != "local" else read_feature_file(options.data.expanduser(), options.columns())
+    data = None if options.on != "local" else read_features(options.data.expanduser(), options.columns())
     if data is None:
         result = _audit_blocks(options)
     else:
@@ -94,7 +95,7 @@ def _audit(options: AuditArguments) -> int:
             data.features,
             data.labels,
             class_names=data.class_names,
-            sample_names=data.names,
+            sample_names=None if isinstance(data.ids, range) else data.ids,
             C=options.inverse_decay,
             folds=options.folds,
             repeats=options.repeats,
@@ -108,8 +109,7 @@ def _audit(options: AuditArguments) -> int:
         return 0
     page: dict[str, Any] = {"top": max(options.top, 50 if data is not None else 100)}
     if data is not None:
-        names = [str(row) for row in range(len(result))] if data.names is None else [str(name) for name in data.names]
-        inputs = find_inputs(names, data.embedding, options.data.expanduser(), options.show)
+        inputs = find_inputs(data.names, data.embedding, options.data.expanduser(), options.show)
         if inputs is None and (source := data.embedding.get("source")):
             tell(f"Not shown: {source}, which {options.data} names and which may be another's. --show PATH shows it.")
         page |= {} if inputs is None else {f"{inputs.kind}s": inputs.inputs}

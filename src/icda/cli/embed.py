@@ -8,10 +8,11 @@ import tyro
 
 from icda.cli.fit import InputArguments
 from icda.cli.output import Bar, counted, listed, say
-from icda.data.embedding import Features, embed, read_samples
+from icda.data.embedding import Features, embed
 from icda.data.embedding.run import CHUNK_BATCHES
 from icda.data.embedding.samples import Columns
 from icda.data.images import DECODER_THREADS
+from icda.data.own.reading import read_samples
 from icda.engines import Where, make_engine, thread_budget
 from icda.errors import InputError
 from icda.models.encoders import create_encoder
@@ -53,8 +54,12 @@ def main(arguments: Sequence[str]) -> int:
     if options.out.suffix != ".npz":
         raise InputError(f"--out is {options.out}, expected a name that ends in .npz.")
     samples = read_samples(
-        options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside
+        options.data, options.columns(), unlabelled=options.unlabelled, allow_outside=options.allow_outside, table=False
     )
+    if samples.features is not None:
+        raise InputError(
+            f"{options.data} holds features already: give a folder of images, or a CSV of images or texts."
+        )
     encoder = create_encoder(options.encoder, samples.kind, options.image_size)
     jobs = options.jobs
     if options.on != "ray":

@@ -19,7 +19,8 @@ from icda.errors import InputError
 from icda.terminal import make_console
 
 if TYPE_CHECKING:
-    from icda.serving.fit_data import Asked, FitData
+    from icda.data.embedding import Samples
+    from icda.serving.fit_data import Asked
     from icda.serving.fitting import Fitted
     from icda.serving.trial import Trial
     from icda.training import TrainConfig
@@ -66,7 +67,7 @@ class DataArguments(InputArguments):
         from icda.serving.fit_data import Asked
 
         same = {name: value for name, value in vars(self).items() if name in Asked.__dataclass_fields__}
-        return Asked(**same, image=self.image_column, text=self.text_column)
+        return Asked(**same | {"table": self.table or None}, image=self.image_column, text=self.text_column)
 
 
 GROUPS_SHOWN = 20
@@ -211,7 +212,7 @@ def _fit_blocks(options: FitArguments, folder: Path) -> int:
     return 0
 
 
-def _fit(options: FitArguments, data: FitData) -> Fitted:
+def _fit(options: FitArguments, data: Samples) -> Fitted:
     if not options.train:
         from icda.serving.fitting import fit_model
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from icda.data.task import Source
 from icda.data.tokens import PADDING, Tokeniser
 from icda.errors import InputError
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET_MEAN, IMAGENET_STD = IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+REMEDY = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
 FINGERPRINT_BYTES = 256 * 2**20  # what SHA-256 reads in a fraction of a second
 
 Tokenise = Callable[[list[str]], list[list[int]]]
@@ -130,12 +131,9 @@ class FeatureArray:
 class ImageFiles(_Images):
     """Image files, decoded when first needed, squeezed to `size` x `size` RGB and augmented as in `ImageArray`.
 
-    Decoded images are kept as bytes while all of them fit into `cache_bytes`. The fingerprint is made of the files'
-    names and sizes, not of their contents.
+    `prepare` makes the square in another way, as a published set of images does. Decoded images are kept as bytes while
+    all of them fit into `cache_bytes`. The fingerprint is made of the files' names and sizes, not of their contents.
     """
-
-    remedy = "Repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
-    prepare: Prepare | None = None
 
     def __init__(
         self,
@@ -146,10 +144,11 @@ class ImageFiles(_Images):
         crop_padding: int | None = None,
         flip: bool = True,
         cache_bytes: int = 2**30,
+        prepare: Prepare | None = None,
     ) -> None:
         if size < 1:
             raise InputError(f"the image size is {size}, expected 1 pixel or more.")
-        self.paths, self.size = list(paths), size
+        self.paths, self.size, self.prepare = list(paths), size, prepare
         self._crop_padding, self._flip = size // 8 if crop_padding is None else crop_padding, flip
         check_padding(self._crop_padding, (size, size))
         self.normaliser = Normaliser(mean, std)
@@ -159,6 +158,11 @@ class ImageFiles(_Images):
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def with_paths(self, paths: Sequence[Path]) -> ImageFiles:
+        """Other files, prepared as these are; never augmented, nor kept."""
+        mean, std = self.normaliser.mean, self.normaliser.std
+        return ImageFiles(paths, self.size, mean, std, 0, flip=False, cache_bytes=0, prepare=self.prepare)
 
     def _bytes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if self._cache is None:
@@ -176,7 +180,8 @@ class ImageFiles(_Images):
         for image in decode_images([self.paths[row] for row in rows.tolist()], self.size, self.prepare):
             if isinstance(image, UnreadableImageError):  # where one is broken others may be: name them all, once
                 broken = find_unreadable(self.paths, self.size, self.prepare)
-                raise unreadable(broken, f"cannot be read as images ({image})", self.remedy) from image
+                remedy = REMEDY if self.prepare is None else "Fetch them again."
+                raise unreadable(broken, f"cannot be read as images ({image})", remedy) from image
             images.append(image)
         return torch.from_numpy(np.stack(images))
 
@@ -187,22 +192,9 @@ class ImageFiles(_Images):
         for path in self.paths:
             # A name that is not UTF-8 counts by its bytes.
             digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode(errors="surrogateescape"))
+        if self.prepare is not None:
+            digest = hashlib.sha256(f"{self.prepare.__name__} {digest.hexdigest()}".encode())
         return digest.hexdigest()
-
-
-class PreparedImages(ImageFiles):
-    """Image files that `prepare` turns into `size` x `size` pixels, standardised as ImageNet's are."""
-
-    remedy = "Fetch them again."
-
-    def __init__(self, paths: Sequence[Path], size: int, prepare: Prepare, **options: Any) -> None:
-        super().__init__(paths, size, IMAGENET_MEAN, IMAGENET_STD, **options)
-        self.prepare = prepare
-
-    @cached_property
-    def fingerprint(self) -> str:
-        assert self.prepare is not None
-        return hashlib.sha256(f"{self.prepare.__name__} {super().fingerprint}".encode()).hexdigest()
 
 
 class TextArray:

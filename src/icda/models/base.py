@@ -25,8 +25,8 @@ def mean_of_tokens(model: str, inputs: Any, embed: Callable[[Tensor, Tensor], Te
         got = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
         raise InputTypeError(f"{model} expects a dict with 'input_ids' and 'attention_mask', got {got}.")
     hidden = embed(inputs["input_ids"], inputs["attention_mask"])
-    kept = inputs["attention_mask"].to(hidden.dtype).unsqueeze(2)
-    return (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
+    kept = inputs["attention_mask"].bool().unsqueeze(2)
+    return hidden.where(kept, 0.0).sum(1) / kept.sum(1).clamp(min=1)
 
 
 class FeatureClassifier(nn.Module):

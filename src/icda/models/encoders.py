@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from icda.data.augmentation import Normaliser
+from icda.data.embedding.features import DEFAULTS
 from icda.errors import InputError
 from icda.extras import require
 from icda.limits import check_side
+from icda.models.base import mean_of_tokens
 from icda.models.hub import check_fetching, check_prefix, local_place
 from icda.models.huggingface import load_pretrained_tokeniser, readable
 from icda.registry import Registry
@@ -24,7 +26,6 @@ Kind = Literal["image", "text"]
 Builder = Callable[..., "ImageEncoder | TextEncoder"]  # (kind, image_size)
 
 ENCODERS: Registry[Builder] = Registry("encoder", package="icda.models", group="icda.encoders")
-DEFAULTS: dict[Kind, str] = {"image": "efficientnet_lite0", "text": "minilm"}
 PREFIXES = ("hf", "timm")
 # On a CPU large batches of images fall out of the cache: 4 at once are half as fast again as 32.
 CPU_BATCH = 4
@@ -110,14 +111,12 @@ class TextEncoder(_Encoder):
     @torch.inference_mode()
     def encode(self, inputs: list[str]) -> Tensor:
         tokens = {key: value.to(self.device) for key, value in self._tokenise(inputs).items()}
-        mask = tokens["attention_mask"].bool()
         features = torch.zeros(len(inputs), self._num_features)
         # Attention over nothing is 0 / 0: wordless texts stay out of the network.
-        worded = mask.any(1)
+        worded = tokens["attention_mask"].bool().any(1)
         if worded.any():
-            hidden = self._network(**{key: value[worded] for key, value in tokens.items()})
-            kept = mask[worded].unsqueeze(2)
-            means = hidden.where(kept, 0.0).sum(1) / kept.sum(1)
+            own = {key: value[worded] for key, value in tokens.items()}
+            means = mean_of_tokens(self.name, own, lambda *_: self._network(**own))
             features[worded.cpu()] = (nn.functional.normalize(means) if self._normalise else means).cpu()
         return _checked(self.name, features, len(inputs))
 

@@ -9,12 +9,12 @@ from typing import TextIO
 
 import numpy as np
 
+from icda.data.embedding.samples import Samples
 from icda.data.missing import is_missing
 from icda.errors import InputError, MissingFileError
 from icda.registry import did_you_mean
 from icda.results.files import write_atomically
 from icda.results.foreign_text import safe_cell, write_csv
-from icda.serving.fit_data import FitData
 from icda.serving.folder import ANSWERS
 
 COLUMNS = ("sample", "group", "label")
@@ -71,7 +71,7 @@ def write_answers(path: Path, answers: Answers) -> None:
     write_atomically(path, file.getvalue().encode(), new_folder=True)
 
 
-def with_answers(data: FitData, answers: Answers, origin: str) -> FitData:
+def with_answers(data: Samples, answers: Answers, origin: str) -> Samples:
     """The data with the groups and labels that a person named; other groups stay as they are."""
     rows = rows_of(data.names, answers, origin)
     counts = sum(bool(one.group) for one in rows.values()), sum(bool(one.label) for one in rows.values())

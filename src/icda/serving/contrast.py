@@ -13,7 +13,6 @@ from PIL import Image
 from icda.auditing.page import Show, show_images, show_texts
 from icda.data.embedding import Samples
 from icda.data.images import UnreadableImageError, open_rgb
-from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted
 
 FEWEST = 2  # samples of a lot
@@ -105,13 +104,12 @@ def show_inputs(samples: Samples) -> Show:
     return show(samples.inputs, len(samples))
 
 
-def in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> str:
+def in_words(data: Samples, first: np.ndarray, second: np.ndarray) -> str:
     """How the first rows differ from the second: plain properties of pictures, words of texts, columns of a table."""
-    samples = data.samples
-    if samples is None:
+    if data.inputs is None:
         return ", ".join(f"{name} {said}" for name, said in columns_in_words(data, first, second))
-    lots = [[samples.inputs[row] for row in rows] for rows in (first, second)]
-    if samples.kind == "image":
+    lots = [[data.inputs[row] for row in rows] for rows in (first, second)]
+    if data.kind == "image":
         try:
             return differing_pictures(*([Path(str(path)) for path in lot] for lot in lots))
         except (UnreadableImageError, OSError):
@@ -119,7 +117,7 @@ def in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> str:
     return differing_texts(*([str(text) for text in lot] for lot in lots))
 
 
-def columns_in_words(data: FitData, first: np.ndarray, second: np.ndarray) -> list[tuple[str, str]]:
+def columns_in_words(data: Samples, first: np.ndarray, second: np.ndarray) -> list[tuple[str, str]]:
     """The columns that differ most, each with what it is in the first rows and in the second."""
     names = data.reads.columns
     if names is None or len(names) != data.features.shape[1]:

@@ -168,7 +168,7 @@ def _head_graph(model: HeadModel) -> tuple[nn.Module, dict[str, Tensor]]:
         head.bias.copy_(torch.from_numpy(model.intercept))
     if model.reads.kind == "features":
         return head, {"features": torch.zeros(2, model.reads.width, dtype=dtype)}
-    encoder: Any = model.reads.load_encoder()
+    encoder: Any = model.encoder
     head = head.float()
     if isinstance(encoder, ImageEncoder):
         size = encoder.image_size

@@ -14,13 +14,14 @@ from icda.auditing import Audit, audit
 from icda.auditing.inputs import standardise
 from icda.auditing.plan import plan_by_audit
 from icda.auditing.treatment import Treatment
+from icda.data.embedding.samples import Samples
 from icda.data.missing import is_missing
 from icda.data.own.table import crossed_groups
 from icda.errors import ExistingFileError, InputError
 from icda.heads.blocks import BlockRows
 from icda.results.claims import OWNER, claimed, settle
 from icda.results.files import write_page
-from icda.serving.fit_data import EMBEDDED, FitData
+from icda.serving.fit_data import EMBEDDED
 from icda.serving.folder import PAGE
 from icda.serving.head import HeadModel
 from icda.serving.head_fit import AUTO, PLAIN, check_method, done_in_words, fit_rows
@@ -39,7 +40,7 @@ class Fitted:
     trial: Trial
     method: str
     done: str  # what was done, in sentences
-    data: FitData
+    data: Samples
     seconds: dict[str, float]
     treatment: dict[str, Any] | None = None  # what was done to the fit; None where the user named the method
     C: float | None = None  # inverse weight decay of a head on standardised features
@@ -76,7 +77,7 @@ class Fitted:
         }
 
 
-def fit_model(data: FitData, method: str = AUTO, seed: int = 0, say: Say | None = None) -> Fitted:
+def fit_model(data: Samples, method: str = AUTO, seed: int = 0, say: Say | None = None) -> Fitted:
     """Fit to all samples but those of a test split; without one, what it brought is judged by cross-fitting."""
     method = check_method(method)
     say = say or (lambda _: None)
@@ -146,7 +147,7 @@ def groups_of(labels: np.ndarray, given: np.ndarray | None, treatment: Treatment
     return crossed_groups([str(label) for label in labels.tolist()], [str(group) for group in given.tolist()])[0]
 
 
-def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> tuple[list[str] | None, bool]:
+def train_groups(train: Samples, found: Audit, treatment: Treatment | None) -> tuple[list[str] | None, bool]:
     """Class and group of every training sample, and whether the groups were given.
 
     Else they are suspected: by what the shortcut says of a sample or by the audit's tie; None where no shortcut is seen.
@@ -168,7 +169,7 @@ def train_groups(train: FitData, found: Audit, treatment: Treatment | None) -> t
 
 
 def _trial(
-    data: FitData, method: str, model: HeadModel, groups: list[str] | None, treatment: Treatment | None, seed: int
+    data: Samples, method: str, model: HeadModel, groups: list[str] | None, treatment: Treatment | None, seed: int
 ) -> Trial:
     train = data.training
     chosen: list[str] = []  # by the audits of parts of the samples

@@ -1,15 +1,15 @@
 """`icda fit` from Python, on a data frame."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from icda.data.embedding.samples import Reads, Samples, known_groups
 from icda.data.own.encoding import frame_cells
-from icda.data.own.feature_files import encoded
+from icda.data.own.feature_files import with_encoded
 from icda.errors import InputError
 from icda.registry import did_you_mean
-from icda.serving.fit_data import Asked, of_features
+from icda.serving.fit_data import checked
 from icda.serving.fitting import Fitted, fit_model
 from icda.serving.head_fit import AUTO
 
@@ -38,8 +38,7 @@ def fit_frame(frame: Any, label: str, groups: str | None = None, method: str = A
         raise InputError(
             f"columns need names that are texts, got {strange[0]!r}: frame.columns = frame.columns.map(str)."
         )
-    found = encoded(frame_cells(frame, used), None, None, "the data frame")
-    given = None if groups is None else np.array(frame[groups].tolist(), dtype=object)
-    rows: Any = {"labels": np.asarray(frame[label].tolist()), "names": np.asarray(frame.index), "groups": given}
-    asked = Asked(labels=label, groups=groups)
-    return fit_model(of_features(replace(found, **rows), asked, "the data frame", ".csv"), method, seed)
+    labels, ids = np.asarray(frame[label].tolist()), np.asarray(frame.index)
+    given = None if groups is None else known_groups(np.array(frame[groups].tolist(), dtype=object))
+    samples = Samples(Reads("features", label=label, group=groups), ids, labels=labels, groups=given)
+    return fit_model(checked(with_encoded(samples, frame_cells(frame, used)), "the data frame"), method, seed)

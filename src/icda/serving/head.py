@@ -1,18 +1,22 @@
 """A linear head on features, with the encoder that made them: what `icda fit` writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from icda.data.embedding import Samples, encode_rows
-from icda.errors import InputError
+from icda.data.embedding import Encoder, Samples, encode_rows
+from icda.data.embedding.samples import Reads, weights_of
+from icda.errors import InputError, OperationError
 from icda.limits import LARGEST_NAMES, LONGEST_NAME
+from icda.models.encoders import create_encoder
+from icda.models.hub import hub
 from icda.results.claims import renewed
 from icda.serving.folder import FACTS, WEIGHTS, WRITTEN, read_model, write_model
-from icda.serving.model import REMEDY, Answers, Model, Reads
+from icda.serving.model import REMEDY, Answers, Model
 
 BATCH = 32
 Label = str | int | float | bool
@@ -40,6 +44,22 @@ class HeadModel(Model):
     reads: Reads
     shortcut: ShortcutReader | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    allow_hub: bool = field(default=True, compare=False)  # False for an encoder whose name stands in a file
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder that the features were made with, loaded once; refused if its weights are others here."""
+        name, version = self.reads.encoder, self.reads.encoder_version
+        if name is None or self.reads.kind == "features":
+            raise OperationError("this model reads features and has no encoder: give it rows of numbers.")
+        with hub(self.allow_hub):
+            encoder = create_encoder(name, self.reads.kind, self.reads.image_size)
+        if version is not None and weights_of(encoder.version) != weights_of(version):
+            raise OperationError(
+                f"the model was fitted to features of {name} ({version}), here it is {encoder.version}: its features "
+                "differ. Install that version, or fit again."
+            )
+        return encoder
 
     @property
     def class_counts(self) -> list[int] | None:  # type: ignore[override]
@@ -55,7 +75,7 @@ class HeadModel(Model):
         return self._answers(features, np.ones(len(features), dtype=bool))
 
     def answer(self, samples: Samples, rows: range, skip_unreadable: bool = False) -> Answers:
-        features, kept = encode_rows(rows, samples, self.reads.load_encoder(), BATCH, skip_unreadable, REMEDY)
+        features, kept = encode_rows(rows, samples, self.encoder, BATCH, skip_unreadable, REMEDY)
         if kept.any() and features.shape[1] != self.reads.width:
             raise InputError(
                 f"the encoder {self.reads.encoder} gives {features.shape[1]} features, and the model was fitted to "
@@ -94,7 +114,7 @@ def load_head(folder: Path, allow_hub: bool = False) -> HeadModel:
     if facts.get("kind") != "head":
         raise InputError(f"{origin} holds a model of kind {facts.get('kind')!r}, which this icda does not know.")
     classes = _classes(facts.get("classes"), origin)
-    reads = replace(Reads.from_dict(facts.get("reads"), origin), allow_hub=allow_hub)
+    reads = Reads.from_dict(facts.get("reads"), origin)
     coef, intercept = _layer(weights, "", len(classes), reads.width, folder)
     shortcut = None
     if (points_to := facts.get("shortcut_points_to")) is not None:
@@ -104,7 +124,7 @@ def load_head(folder: Path, allow_hub: bool = False) -> HeadModel:
         weight, bias = _layer(weights, "shortcut_", len(points_to), reads.width, folder)
         shortcut = ShortcutReader(weight, bias, np.array(points_to))
     known = facts.get("facts")
-    return HeadModel(classes, coef, intercept, reads, shortcut, known if isinstance(known, dict) else {})
+    return HeadModel(classes, coef, intercept, reads, shortcut, known if isinstance(known, dict) else {}, allow_hub)
 
 
 def _classes(values: object, origin: str) -> np.ndarray:

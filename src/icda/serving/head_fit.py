@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +15,7 @@ from icda.auditing.inputs import DECAY
 from icda.auditing.plan import FitPlan, plan_rows, treated_problem
 from icda.auditing.treatment import Treatment
 from icda.data.embedding.samples import Columns
-from icda.data.own.blocks import feature_names, find_blocks, names_split, number_kind
+from icda.data.own.blocks import find_blocks, number_kind
 from icda.engines import Engine
 from icda.errors import InputError
 from icda.functional.prior import joint_counts
@@ -25,7 +25,6 @@ from icda.heads.solver import LinearHead, fit_head
 from icda.heads.spreading import AttributeReader, reading_head
 from icda.registry import did_you_mean
 from icda.serving.head import HeadModel, ShortcutReader
-from icda.serving.model import Reads
 
 AUTO = "auto"
 MAX_ITER = 200
@@ -135,7 +134,7 @@ def fit_from_blocks(
     """
     name = check_method(method)
     blocks, say = find_blocks(path, wanted), say or (lambda _: None)
-    notes = [ALL_ROWS] if names_split(blocks[0]) else []
+    notes = [ALL_ROWS] if blocks[0].names_split else []
     for note in notes:
         say(note)
     dtype, full = number_kind(blocks[0]), name in AUGMENTED
@@ -156,6 +155,6 @@ def fit_from_blocks(
         "passes": rows.passes,
     }
     label = None if path.suffix.lower() == ".npy" else wanted.labels
-    columns, array = feature_names(blocks[0])
-    reads = Reads("features", head.coef.shape[1], label=label, columns=columns, array=array)
-    return HeadModel(head.classes, head.coef, head.intercept, reads, head.shortcut, facts)
+    return HeadModel(
+        head.classes, head.coef, head.intercept, replace(blocks[0].reads, label=label), head.shortcut, facts
+    )

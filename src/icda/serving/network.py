@@ -11,9 +11,9 @@ from torch import Tensor
 
 from icda import plugins
 from icda.data import create_task
-from icda.data.embedding import Samples
+from icda.data.embedding.samples import Reads, Samples
 from icda.data.images import find_unreadable
-from icda.data.sources import ImageArray, ImageFiles, PreparedImages, TextArray
+from icda.data.sources import ImageArray, ImageFiles, TextArray
 from icda.data.task import Inputs
 from icda.data.tokens import Tokeniser, hash_tokenise
 from icda.errors import InputError, OperationError
@@ -24,7 +24,7 @@ from icda.models.base import evaluating
 from icda.models.hub import hub
 from icda.models.tokenisers import tokeniser_of
 from icda.results.files import MODEL
-from icda.serving.model import Answers, Model, Reads
+from icda.serving.model import Answers, Model
 from icda.training.checkpoint import CheckpointError, load_checkpoint, load_networks, load_state, understood
 from icda.training.config import TrainConfig, config_from_dict
 from icda.training.evaluation import EVALUATION_BATCH
@@ -138,7 +138,7 @@ def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]
     if config.data is not None:
         if len(setup.input_shape) == 3:
             name = config.model or "resnet20"
-            return "image", name, lambda paths: ImageFiles(paths, setup.input_shape[1], flip=False, cache_bytes=0)
+            return "image", name, ImageFiles([], setup.input_shape[1]).with_paths
         # Texts and features both have one number as their shape.
         name = config.model or ("mlp" if str(config.data).lower().endswith(".npz") else "bag_of_words")
         return "features" if tokeniser_of(name) is None else "text", name, None
@@ -149,19 +149,10 @@ def _inputs(config: TrainConfig, setup: Setup) -> tuple[str, str, Images | None]
 
 def _like(source: object) -> Images | None:
     """Image files prepared as a task's own images are."""
-    if isinstance(source, PreparedImages):
-        prepare, size = source.prepare, source.size
-        assert prepare is not None
-        return lambda paths: PreparedImages(paths, size, prepare, flip=False, crop_padding=0, cache_bytes=0)
-    if isinstance(source, ImageArray | ImageFiles):
-        size = source.size if isinstance(source, ImageFiles) else int(source.images.shape[1])
-        normaliser = source.normaliser
-        if len(normaliser.mean) != 3:
-            return _refuse_grey
-        return lambda paths: ImageFiles(
-            paths, size, normaliser.mean, normaliser.std, crop_padding=0, flip=False, cache_bytes=0
-        )
-    return None
+    if isinstance(source, ImageArray):
+        mean, std = source.normaliser.mean, source.normaliser.std
+        return ImageFiles([], int(source.images.shape[1]), mean, std).with_paths if len(mean) == 3 else _refuse_grey
+    return source.with_paths if isinstance(source, ImageFiles) else None
 
 
 def _refuse_grey(paths: Sequence[Path]) -> ImageFiles:

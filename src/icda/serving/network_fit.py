@@ -8,13 +8,13 @@ import numpy as np
 
 from icda.auditing import Audit, audit
 from icda.auditing.plan import shortcut_reader
+from icda.data.embedding.samples import Samples
 from icda.data.task import Split
 from icda.errors import InputError
 from icda.heads.blocks import BlockRows
 from icda.methods import resolve_method
 from icda.models.encoders import Frozen
 from icda.results.files import CHECKPOINT, CONFIG, EXPLANATIONS, LOG, MODEL, REPORT, RESULT, TENSORBOARD
-from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted, Say, groups_of, points_in_words, train_groups
 from icda.serving.head_fit import AUTO, reader_of_new
 from icda.serving.network import load_network
@@ -37,7 +37,7 @@ UNDONE = (
 
 
 def fit_network(
-    data: FitData,
+    data: Samples,
     config: TrainConfig,
     method: str = AUTO,
     *,
@@ -47,11 +47,11 @@ def fit_network(
     view: ProgressView | None = None,
 ) -> Fitted:
     """Audit the embedded samples, train (a plain network too, to `compare`), and judge the test split, named or cut."""
-    if data.samples is None:
+    if data.inputs is None:
         raise InputError("--train needs images or texts, and these are features: leave --train out to fit a head.")
     say = say or (lambda _: None)
     started = time.perf_counter()
-    data = replace(data, test=_test_rows(config, len(data)))
+    data = replace(data, splits=np.where(_test_rows(config, len(data)), "test", "train"))
     train_part = data.training
     say(f"Auditing {len(train_part)} samples ...")
     found = audit(train_part.features, train_part.labels, sample_names=train_part.names, seed=config.seed)
@@ -101,7 +101,7 @@ def _test_rows(config: TrainConfig, samples: int) -> np.ndarray:
     return test
 
 
-def _test_groups(data: FitData, found: Audit, are_known: bool) -> list[str] | None:
+def _test_groups(data: Samples, found: Audit, are_known: bool) -> list[str] | None:
     """Class and group of every sample, as far as the test part needs them: given, else by what the shortcut says of it."""
     if are_known and data.groups is not None:
         return groups_of(data.labels, data.groups, None)

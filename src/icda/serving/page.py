@@ -46,8 +46,8 @@ SPENT = {  # what took time
 
 def render_fit_page(fitted: Fitted, folder: str, data: str) -> str:
     """One self-contained page."""
-    audited, samples = fitted.audit.as_dict(SHOWN), fitted.data.training.samples
-    if samples is not None:
+    audited, samples = fitted.audit.as_dict(SHOWN), fitted.data.training
+    if samples.inputs is not None:
         audited["exhibits"] = collect_exhibits(fitted.audit, show_inputs(samples))
     # What was done and what came of it stands there once; the audit's own advice may have been another, and what it
     # expects was estimated with its own heads.
@@ -78,15 +78,15 @@ def _contrast(fitted: Fitted, one: Strips) -> Markup:
     """The usual samples of a class and the suspected ones, side by side."""
     data = fitted.data.training
     words = in_words(data, one.suspected, one.usual)
-    if data.samples is None:
+    if data.inputs is None:
         return _table_contrast(fitted, one)
-    show, lots = show_inputs(data.samples), []
+    show, lots = show_inputs(data), []
     usual, suspected = _lots(fitted)
     for title, name, rows in ((usual, one.usual_name, one.usual), (suspected, one.suspected_name, one.suspected)):
         heading = element("p", f"{title.capitalize()}: {name} ({len(rows)})", class_="small-title")
-        lots.append(element("div", heading, _tiles(data.names, rows, show, data.samples.kind)))
+        lots.append(element("div", heading, _tiles(data.names, rows, show, data.kind)))
     said = f"Compared with the {usual} samples, the {suspected} ones are: {words}."
-    if data.samples.kind == "text":
+    if data.kind == "text":
         said = f"Words that are typical of the {suspected} ones: {words}."
     differ = element("p", said, class_="note") if words else NOTHING
     return join([element("div", *lots, class_="contrast"), differ])

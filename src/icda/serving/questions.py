@@ -17,13 +17,13 @@ from markupsafe import Markup
 
 from icda.auditing import Audit, Questions, ask
 from icda.auditing.page import Show
+from icda.data.embedding.samples import Samples
 from icda.errors import InputError
 from icda.extras import require
 from icda.report.markup import content_policy, style_sheet
 from icda.results.files import write_page
 from icda.serving.answers import Answers, parse_answers, read_answers, rows_of, write_answers
 from icda.serving.contrast import differing_columns, in_words, lots_by_answer, show_inputs
-from icda.serving.fit_data import FitData
 from icda.serving.fitting import Fitted
 from icda.serving.folder import QUESTIONS
 
@@ -42,7 +42,7 @@ SHARED = "On the right are samples that a plain model takes for another class. W
 class QuestionMaker:
     """Questions about the training samples of some data; a named test part is not looked at."""
 
-    data: FitData
+    data: Samples
     seed: int = 0
 
     def ask(self, answers: Answers, n: int, origin: str = "answers") -> Questions:
@@ -61,8 +61,8 @@ class QuestionMaker:
 
     def show(self) -> Show:
         """How a training sample, by its place, is shown."""
-        samples = self.data.training.samples
-        return (lambda place: {}) if samples is None else show_inputs(samples)
+        samples = self.data.training
+        return (lambda place: {}) if samples.inputs is None else show_inputs(samples)
 
     def cards(self, asked: Questions) -> list[dict[str, Any]]:
         """What the page shows of each question."""
@@ -120,7 +120,7 @@ class QuestionMaker:
     def _cells(self, asked: Questions) -> Any:
         """The columns of a table in which suspected and usual samples differ most."""
         names, features = self.data.reads.columns, self.data.training.features
-        if self.data.samples is not None or names is None or len(names) < features.shape[1]:  # one name for lists
+        if self.data.inputs is not None or names is None or len(names) < features.shape[1]:  # one name for lists
             return lambda place: {}
         differ = differing_columns(features[asked.contradicted], features[~asked.contradicted], names)
         chosen = [name for name, _ in differ] or list(names[:CELLS])

@@ -15,12 +15,11 @@ from accelerate.state import AcceleratorState
 
 from icda import plugins
 from icda.bf16 import require_bf16
-from icda.data import Task, create_task, csv_task, folder_task
+from icda.data import Task, create_task, data_task
 from icda.data.embedding.samples import Columns
 from icda.data.given_labels import relabelled
-from icda.data.own.tasks import features_task
 from icda.data.splits import take_subset
-from icda.errors import ExistingFileError, InputError, MissingFileError
+from icda.errors import ExistingFileError, InputError
 from icda.explain.margins import named_split
 from icda.first_rank import from_first_rank, is_first_rank, together
 from icda.functional.confusion import count_confusions
@@ -172,18 +171,11 @@ def load_task(config: TrainConfig, task: Task | None = None, model: OwnModel | N
 def _find_task(config: TrainConfig) -> Task:
     if config.data is None:
         return create_task(config.task, config.root, config.data_seed)
-    path = Path(config.data)
-    trust: Any = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
-    if path.is_dir():
-        return folder_task(path, config.image_size, config.data_seed, **trust)
     columns = Columns(
         config.image_column, config.text_column, config.label_column, config.group_column, config.split_column
     )
-    if path.suffix.lower() == ".npz":
-        return features_task(path, columns, seed=config.data_seed)
-    if path.is_file():
-        return csv_task(path, columns, image_size=config.image_size, seed=config.data_seed, **trust)
-    raise MissingFileError(f"--data {path}: neither a folder of images nor a CSV or .npz file is there.")
+    trust: Any = {"skip_unreadable": config.skip_unreadable, "allow_outside": config.allow_outside}
+    return data_task(config.data, columns, image_size=config.image_size, seed=config.data_seed, **trust)
 
 
 def build(config: TrainConfig, task: Task, model: OwnModel | None = None) -> tuple[list[FeatureClassifier], Method]:

@@ -9,7 +9,7 @@ from icda.data import create_task
 from icda.data.datasets import imagenet_lt
 from icda.data.datasets.benchmark_files import read_pairs
 from icda.data.datasets.imagenet_lt import checked_list
-from icda.data.embedding import read_samples
+from icda.data.own.reading import read_samples
 from icda.data.registry import DatasetNotFoundError
 from support import load_module, write_embedded
 

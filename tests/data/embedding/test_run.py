@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from icda.data.embedding import UnreadableInputsError, embed, load_features, read_samples
+from icda.data.embedding import UnreadableInputsError, embed, load_features
 from icda.data.embedding.run import CHUNK_BATCHES, Chunk, ChunkStore, EmbeddingPlan, part_folder
-from icda.data.embedding.samples import Samples
+from icda.data.embedding.samples import Reads, Samples
 from icda.data.images import decode_image
+from icda.data.own.reading import read_samples
 
 
 class Killed(BaseException):
@@ -201,7 +202,7 @@ CHUNK = Chunk(np.ones((1, 3), dtype=np.float32), np.array([True, False]))
 
 
 def texts(count):
-    return Samples("text", [f"text {k}" for k in range(count)], range(count))
+    return Samples(Reads("text"), range(count), [f"text {k}" for k in range(count)])
 
 
 def test_a_digest_stands_for_inputs_and_settings():
@@ -210,7 +211,8 @@ def test_a_digest_stands_for_inputs_and_settings():
     assert PLAN.chunks(texts(4))[0][1] != digest
     assert EmbeddingPlan("means", "2", None, "cpu", 2).chunks(texts(3))[0][1] != digest
     # The same letters, cut elsewhere.
-    assert PLAN.chunks(Samples("text", ["ab", "c"], range(2))) != PLAN.chunks(Samples("text", ["a", "bc"], range(2)))
+    one, other = (Samples(Reads("text"), range(2), inputs) for inputs in (["ab", "c"], ["a", "bc"]))
+    assert PLAN.chunks(one) != PLAN.chunks(other)
 
 
 def test_a_chunk_comes_back_only_under_its_own_digest_and_undamaged(tmp_path):

@@ -1,14 +1,14 @@
 import pytest
 
-from icda.data.embedding import read_samples
 from icda.data.embedding.samples import Columns
+from icda.data.own.reading import read_samples
 
 
 def test_class_folders_become_labels_and_no_split_is_made_up(tmp_path, write_image):
     for name in ("cat/1.png", "cat/0.png", "dog/deep/2.PNG"):
         write_image(tmp_path / name)
     samples = read_samples(tmp_path)
-    assert (samples.kind, samples.ids, samples.labels) == (
+    assert (samples.kind, samples.ids, samples.labels.tolist()) == (
         "image",
         ["cat/0.png", "cat/1.png", "dog/deep/2.PNG"],
         ["cat", "cat", "dog"],
@@ -23,7 +23,8 @@ def test_a_table_of_texts_keeps_empty_ones_and_counts_rows_from_0(tmp_path):
     table.write_text("text,label,group,split\nhello,a,g1,train\n,b,g2,test\n")
     samples = read_samples(table)
     assert (samples.kind, samples.inputs, list(samples.ids)) == ("text", ["hello", ""], [0, 1])
-    assert (samples.labels, samples.groups, samples.splits) == (["a", "b"], ["g1", "g2"], ["train", "test"])
+    assert (samples.labels.tolist(), samples.groups.tolist()) == (["a", "b"], ["g1", "g2"])
+    assert samples.split_names == ["train", "test"]
 
 
 def test_paths_of_a_table_are_relative_to_it_and_attributes_make_groups(tmp_path):
@@ -31,14 +32,14 @@ def test_paths_of_a_table_are_relative_to_it_and_attributes_make_groups(tmp_path
     table.write_text("path,y,attribute\nx/0.png,0,land\nx/1.png,1,water\n")
     samples = read_samples(table)
     assert samples.inputs == [tmp_path / "x/0.png", tmp_path / "x/1.png"]
-    assert (samples.ids, samples.groups) == (["x/0.png", "x/1.png"], ["0, land", "1, water"])
+    assert (samples.ids, samples.crossed()[0]) == (["x/0.png", "x/1.png"], ["0, land", "1, water"])
 
 
 def test_columns_can_be_named(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("path,review,stars,who,part\n0.png,good,5,a,dev\n")
     samples = read_samples(table, Columns(text="review", labels="stars", groups="who", splits="part"))
-    assert (samples.inputs, samples.labels, samples.groups, samples.splits) == (["good"], ["5"], ["a"], ["validation"])
+    assert (samples.inputs, samples.labels, samples.groups, samples.splits) == (["good"], "5", "a", "validation")
 
 
 def test_without_labels_all_images_and_all_rows_are_taken(tmp_path, write_image):
@@ -48,7 +49,7 @@ def test_without_labels_all_images_and_all_rows_are_taken(tmp_path, write_image)
     assert (samples.ids, samples.labels) == (["0.png", "deep/1.png"], None)
     (tmp_path / "t.csv").write_text("text,group\nhello,g\n")
     samples = read_samples(tmp_path / "t.csv", unlabelled=True)
-    assert (samples.labels, samples.groups) == (None, ["g"])
+    assert (samples.labels, samples.groups.tolist()) == (None, ["g"])
 
 
 def test_wrong_places_are_named(tmp_path, write_image):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from icda.data.embedding.samples import digest_of, find_inputs, read_samples
+from icda.data.embedding.origin import digest_of, find_inputs
+from icda.data.own.reading import read_samples
 from icda.data.own.tasks import folder_task
 from icda.errors import InputError
 from icda.serving.fit_data import Asked, read_fit_data

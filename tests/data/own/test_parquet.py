@@ -81,7 +81,7 @@ def test_a_full_disk_is_found_before_reading(tmp_path, monkeypatch):
     [
         (("embeding", "label"), "no column is called 'embeding'"),
         (("embedding", "lable"), "did you mean 'label'"),
-        ((["f0", "g1"], "label"), "there is no column 'g1'"),
+        ((["f0", "g1"], "label"), "no feature column 'g1'"),
         (("label", "f0"), "holds string, expected numbers"),
         (("label", "label"), "is given as a feature and as the target"),
         (("embedding", "label", "holes"), "column 'holes' has 1 empty cells"),

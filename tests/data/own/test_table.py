@@ -127,7 +127,7 @@ class TestBadTables:
             csv_task(_csv(tmp_path, *lines))
 
     def test_a_table_that_is_not_there_is_named(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match=r"no\.csv is not a file"):
+        with pytest.raises(FileNotFoundError, match=r"no\.csv is not there\. Expected: a CSV table"):
             csv_task(tmp_path / "no.csv")
 
 

@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 import torch
 
 from icda.data import BatchLoader, folder_task
-from icda.data.embedding import Samples
+from icda.data.embedding.samples import Reads, Samples
 from icda.data.images import UnreadableImageError
 from icda.data.own.tasks import own_task
 from icda.data.sources import FeatureArray
@@ -71,7 +72,7 @@ def test_splits_that_cannot_be_are_refused(folders, message, tmp_path, write_ima
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder\. Expected: <folder>/train/<class>"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not there\. .* a folder: <folder>/train/<class>"):
         folder_task(tmp_path / "nowhere")
 
 
@@ -93,7 +94,9 @@ def test_unreadable_images_are_all_named_or_left_out(tmp_path, write_image):
 
 def _task(labels, splits, groups=None, seed=0):
     rows = range(len(labels))
-    samples = Samples("features", rows, rows, labels, groups, splits)
+    known = {"labels": labels, "groups": groups, "splits": splits}
+    arrays = {name: np.array(values) for name, values in known.items() if values is not None}
+    samples = Samples(Reads("features"), rows, **arrays)
     return own_task("mine", FeatureArray(torch.zeros(len(labels), 2)), samples, seed, input_shape=(2,), model="linear")
 
 
@@ -112,8 +115,8 @@ def test_a_missing_split_is_cut_from_train_and_the_others_stay():
 def test_rare_groups_get_their_share_of_the_test_split():
     groups = ["common"] * 90 + ["rare"] * 10
     task = _task(["a", "b"] * 50, ["train"] * 100, groups)
-    assert task.group_names == ("common", "rare")
-    assert torch.bincount(task.test.groups).tolist() == [18, 2]
+    assert task.group_names == ("a, common", "a, rare", "b, common", "b, rare")
+    assert torch.bincount(task.test.groups).tolist() == [9, 1, 9, 1]
 
 
 @pytest.mark.parametrize(

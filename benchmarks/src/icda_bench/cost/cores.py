@@ -75,7 +75,8 @@ def _embed(folder: Path) -> tuple[Work, int, str]:
     from PIL import Image
 
     from icda.data.datasets.cifar_files import read_grids
-    from icda.data.embedding import embed, read_samples
+    from icda.data.embedding import embed
+    from icda.data.own.reading import read_samples
     from icda.data.registry import data_root
     from icda.engines import make_engine
     from icda.models.encoders import create_encoder

@@ -13,7 +13,7 @@ from icda.data.generators import generator_for
 from icda.data.images import central_square
 from icda.data.own.table import read_table
 from icda.data.registry import TASKS, find_folder
-from icda.data.sources import IMAGENET_MEAN, IMAGENET_STD, PreparedImages
+from icda.data.sources import IMAGENET, IMAGENET_MEAN, IMAGENET_STD, ImageFiles
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Source, Task
 from icda.errors import InputError
@@ -89,14 +89,14 @@ def _read(folder: Path) -> tuple[list[str], tuple[Tensor, Tensor, Tensor]]:
 
 
 @lru_cache(maxsize=2)
-def _source(folder: Path, size: int, crop_padding: int, flip: bool) -> PreparedImages:
+def _source(folder: Path, size: int, crop_padding: int, flip: bool) -> ImageFiles:
     images = folder / IMAGES
     if (images / IMAGES).is_dir():  # as Kaggle's archive unpacks
         images = images / IMAGES
     if not images.is_dir():
         raise benchmark.incomplete("CelebA", folder, f"the folder {IMAGES} with the aligned images is", HOME)
     paths = benchmark.check_images(images, "CelebA", _read(folder)[0], HOME)
-    return PreparedImages(paths, size, central_square, crop_padding=crop_padding, flip=flip)
+    return ImageFiles(paths, size, *IMAGENET, crop_padding, flip, prepare=central_square)
 
 
 def _text_attributes(path: Path) -> tuple[list[str], list[str], list[str]]:

@@ -17,7 +17,7 @@ from icda.data.bias.generalised_tail import ATTRIBUTE_NAMES, ATTRIBUTES
 from icda.data.datasets.benchmark_files import check_images
 from icda.data.generators import generator_for
 from icda.data.registry import TASKS, check_files, find_folder
-from icda.data.sources import PreparedImages
+from icda.data.sources import IMAGENET, ImageFiles
 from icda.data.splits import shuffled_by_class
 from icda.data.task import Split, Task
 from icda.errors import InputError
@@ -116,7 +116,7 @@ class GltDataset:
         """Splits over one source of image files; None for those that would be empty."""
         parts = [part for own in pieces.values() for part in own]
         paths = [path for part, images in parts for path in check_images(images, self.title, part.names, self.home)]
-        source = PreparedImages(paths, SIZE, shorter_side_square, crop_padding=SIZE // 8, flip=True)
+        source = ImageFiles(paths, SIZE, *IMAGENET, prepare=shorter_side_square)
         splits: dict[str, Any] = {}
         start = 0
         for name, own in pieces.items():

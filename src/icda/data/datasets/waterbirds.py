@@ -12,7 +12,7 @@ from icda.data.datasets import benchmark_files as benchmark
 from icda.data.images import inner_square
 from icda.data.own.table import read_table
 from icda.data.registry import TASKS, find_folder
-from icda.data.sources import PreparedImages
+from icda.data.sources import IMAGENET, ImageFiles
 from icda.data.task import Source, Task
 
 HOME = "Waterbirds v1.0 of WILDS (Sagawa et al., ICLR 2020), for research use only"
@@ -84,7 +84,7 @@ def _read_labels(path: Path) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @lru_cache(maxsize=1)
-def _read_published(folder: Path) -> tuple[PreparedImages, tuple[Tensor, Tensor, Tensor]]:
+def _read_published(folder: Path) -> tuple[ImageFiles, tuple[Tensor, Tensor, Tensor]]:
     path = folder / TABLE
     columns = read_table(path, only=("img_filename", *TOPS)).columns
     targets, places, parts = (
@@ -92,5 +92,5 @@ def _read_published(folder: Path) -> tuple[PreparedImages, tuple[Tensor, Tensor,
         for name, top in TOPS.items()
     )
     paths = benchmark.check_images(folder, "Waterbirds", columns["img_filename"], HOME)
-    source = PreparedImages(paths, PUBLISHED_SIDE, inner_square, crop_padding=0, flip=False)
+    source = ImageFiles(paths, PUBLISHED_SIDE, *IMAGENET, crop_padding=0, flip=False, prepare=inner_square)
     return source, (targets, places, parts)

@@ -16,6 +16,8 @@ from icda.errors import IcdaError, InputError, MissingFileError
 from icda.limits import check_unpacked
 from icda.results.files import replacing
 
+DEFAULTS: dict[Literal["image", "text"], str] = {"image": "efficientnet_lite0", "text": "minilm"}  # encoders
+
 
 @dataclass(frozen=True)
 class Features:
@@ -80,6 +82,16 @@ def _check_written(path: Path, names: Collection[str]) -> None:
         raise InputError(f"{path} lacks {', '.join(missing)}: it was not written by `icda embed`.")
 
 
+def map_array(file: Path) -> np.ndarray:
+    """The array of an .npy file, which stays on disk until it is used."""
+    if not file.is_file():
+        raise MissingFileError(f"{file.absolute()} is not there.")
+    try:
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{file} is no .npy file of numbers or texts, or it is damaged ({_why(error)}).") from error
+
+
 def member_names(path: Path) -> list[str]:
     """What the arrays of an .npz file are called; none of them is read."""
     with _opened(path) as file:
@@ -121,10 +133,10 @@ def _opened(path: Path) -> Iterator[Any]:
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         if isinstance(error, IcdaError):
             raise
-        raise InputError(f"{path} is no .npz file of plain arrays, or it is damaged ({why(error)}).") from error
+        raise InputError(f"{path} is no .npz file of plain arrays, or it is damaged ({_why(error)}).") from error
 
 
-def why(error: Exception) -> str:
+def _why(error: Exception) -> str:
     """What NumPy says of a file; not its advice to allow pickles, which can run code."""
     return "it holds no plain array" if "pickle" in str(error) else str(error)
 

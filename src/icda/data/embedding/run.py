@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -15,7 +14,8 @@ import torch
 from torch import Tensor
 
 from icda.data.embedding.features import Features, load_features, read_arrays, write_arrays
-from icda.data.embedding.samples import Samples, digest_of
+from icda.data.embedding.origin import origin_of
+from icda.data.embedding.samples import Samples
 from icda.data.images import DECODER_THREADS, decode_images, find_unreadable, unreadable
 from icda.data.own.table import natural_order
 from icda.engines import Engine, Here
@@ -174,7 +174,8 @@ def embed(
     if not resume:
         refuse_existing(out)
     # Known before the first hour of work, not after it.
-    if not skip_unreadable and (gone := [p for p in samples.inputs if isinstance(p, Path) and not p.is_file()]):
+    gone = [path for path in samples.inputs if isinstance(path, Path) and not path.is_file()]
+    if gone and not skip_unreadable:
         raise unreadable(gone, "are not there (paths of a table are relative to it)", remedy)
     store = ChunkStore(out, plan)
     kept: dict[int, np.ndarray] = {}  # which samples of a finished chunk could be read; its features wait on disk
@@ -198,7 +199,7 @@ def embed(
     about: dict[str, str | int] = {"encoder": encoder.name, "encoder_version": encoder.version}
     if encoder.image_size is not None:  # at another one the same image has other features
         about["image_size"] = encoder.image_size
-    about |= {"fingerprint": fingerprint, **_origin(samples, out)}
+    about |= {"fingerprint": fingerprint, **origin_of(samples, out)}
     arrays |= {name: np.array(value) for name, value in about.items()}
     write_arrays(out, arrays, store.blocks(digest for _, digest in chunks), (len(arrays["id"]), width))
     shutil.rmtree(store.folder)
@@ -253,26 +254,13 @@ def _columns(samples: Samples, kept: np.ndarray) -> dict[str, np.ndarray]:
         raise InputError(f"none of the {len(samples)} inputs can be read: nothing to write.")
     ids = np.array(samples.ids)
     arrays = {"id": ids[kept], "skipped": ids[~kept]}
-    for name, plural, values in (("y", "class_names", samples.labels), ("group", "group_names", samples.groups)):
+    groups = samples.crossed()[0]
+    for name, plural, values in (("y", "class_names", samples.labels), ("group", "group_names", groups)):
         if values is not None:
             arrays[name] = np.array(values)[kept]
             arrays[plural] = np.array(natural_order(arrays[name].tolist()))
             codes = {value: code for code, value in enumerate(arrays[plural].tolist())}
             arrays[f"{name}_code"] = np.array([codes[value] for value in arrays[name].tolist()], dtype=np.int64)
     if samples.splits is not None:
-        arrays["split"] = np.array(samples.splits)[kept]
+        arrays["split"] = samples.splits[kept]
     return arrays
-
-
-def _origin(samples: Samples, out: Path) -> dict[str, str]:
-    """Where the inputs lie, as seen from the file: with it the audit's page finds pictures and texts."""
-    if samples.source is None:
-        return {}
-    try:
-        place = os.path.relpath(samples.source.resolve(), out.parent.resolve())
-    except ValueError:  # another drive of Windows
-        return {}
-    about = {} if samples.column is None else {"source_column": samples.column}
-    if samples.source.is_file():  # by it the table is known again
-        about["source_sha256"] = digest_of(samples.source)
-    return {"source": Path(place).as_posix(), **about}

@@ -1,32 +1,105 @@
-"""Which inputs there are, and what is known of each."""
+"""What is asked of somebody's data, and what was read of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from os import PathLike
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self, get_type_hints
 
 import numpy as np
 
-from icda.data.images import IMAGE_SUFFIXES
-from icda.data.own import table as tables
-from icda.errors import InputError, MissingFileError
+from icda.data.missing import is_missing
+from icda.data.own.encoding import Plan, feature_names, plan_from_list
+from icda.data.own.table import crossed_groups, split_names
+from icda.errors import InputError
+from icda.limits import check_side
+from icda.settings import check
 
-LAYOUT = "<folder>/train/<class>/*.png (validation, test and metadata beside train), or <folder>/<class>/*.png"
-ADVICE = "For images without classes: --unlabelled."
+KINDS = ("image", "text", "features")
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Of what kind inputs are, how many features there are, and where they stand in a file.
+
+    `column` is the column of paths or texts in a table, `columns` those of the features or, among several arrays, `array`;
+    `label` and `group` are those of labels and groups, where the user named them. A model remembers it of its fit.
+    """
+
+    kind: Literal["image", "text", "features"]
+    width: int = 0  # not known before images or texts are embedded
+    encoder: str | None = None
+    encoder_version: str | None = None
+    image_size: int | None = None
+    column: str | None = None
+    columns: tuple[str, ...] | None = None
+    label: str | None = None
+    group: str | None = None
+    array: str | None = None
+    table: Plan | None = None  # how words, dates and empty cells of a table become features
+
+    @property
+    def fitted(self) -> tuple[str, ...] | None:
+        """The columns of a table that a model was fitted to."""
+        return self.columns if self.table is None else tuple(one.name for one in self.table)
+
+    def as_dict(self) -> dict[str, Any]:
+        return vars(self) | {"table": None if self.table is None else [asdict(one) for one in self.table]}
+
+    @classmethod
+    def from_dict(cls, values: object, origin: str) -> Self:
+        """Checked: the values may come from a stranger's file."""
+        given: dict[str, Any] = dict(values) if isinstance(values, Mapping) else {}
+        if given.get("kind") not in KINDS:
+            raise InputError(f"{origin} does not say what the model reads ({', '.join(KINDS)}).")
+        if isinstance(given.get("columns"), list):
+            given["columns"] = tuple(given["columns"])
+        kinds = {name: kind for name, kind in get_type_hints(cls).items() if name != "table"}
+        saved: dict[str, Any] = {name: given.get(name) for name in kinds}
+        check(saved, kinds, f"{origin}: ")
+        if str(saved["label"]).lower().endswith(".npy"):  # an earlier icda kept the path of the labels
+            saved["label"] = None
+        if (size := saved["image_size"]) is not None:
+            check_side(size, origin)
+        table = None if given.get("table") is None else plan_from_list(given["table"], origin)
+        if table is not None and len(feature_names(table)) != saved["width"]:
+            raise InputError(f"{origin}: the table makes {len(feature_names(table))} features, not {saved['width']}.")
+        return cls(**saved, table=table)
+
+    def check_made_alike(self, found: Reads, path: Path) -> None:
+        """Refuse features that another encoder made, or the same one of images of another size."""
+        version, fitted = found.encoder_version, self.encoder_version
+        if version is not None and fitted is not None and weights_of(version) != weights_of(fitted):
+            raise InputError(
+                f"{path} holds features of {found.encoder} ({version}), the model was fitted to those of "
+                f"{self.encoder} ({fitted}): embed with the same encoder."
+            )
+        if None not in (found.image_size, self.image_size) and found.image_size != self.image_size:
+            raise InputError(
+                f"{path} holds features of images of {found.image_size} pixels a side, the model was fitted to those of "
+                f"{self.image_size}: embed with --image-size {self.image_size}."
+            )
+
+
+def weights_of(version: str) -> str:
+    """The digest of an encoder's weights, which decides what it answers; a package may have several versions of it.
+
+    >>> weights_of("some_package 0.1, weights 0123456789ab")
+    '0123456789ab'
+    """
+    return version.rpartition("weights ")[2]
 
 
 @dataclass(frozen=True)
 class Columns:
     """Which columns of a table, or arrays of a file, to take; those left out are recognised by their usual names.
 
-    `where` keeps rows, each "name=value". `fitted` are the columns that a model was fitted to, `array` the array: a file
-    that has them is read by them, and nothing is guessed.
+    `where` keeps rows, each "name=value". `table` says whether a .csv is a table of features or of images or texts; by
+    default its columns say so. `reads` is how a model read the data of its fit: others are read alike.
     """
 
     image: str | None = None
@@ -38,41 +111,97 @@ class Columns:
     features: str | None = None
     names: str | None = None
     where: tuple[str, ...] = ()
-    unlabelled: bool = False  # whether labels are not looked for
-    fitted: tuple[str, ...] | None = None
-    array: str | None = None
+    unlabelled: bool = False  # whether labels are not looked for; of a folder, every image below it is taken
     encode: bool = False  # words, truth values, dates and empty cells of a table become features, too
-    plan: Any = None  # how a model's columns became features (icda.data.own.encoding.Plan)
+    table: bool | None = None
+    allow_outside: bool = False  # whether a table or links that lead out of their folder are trusted
+    whole: bool = False  # whether a table with a missing image or an empty text is refused
+    reads: Reads | None = None
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs in a fixed order: entry i of each list is sample i's. `ids` are paths, or the row numbers of texts.
+    """What is known of samples, in a fixed order; None for what the data do not say.
 
-    Where groups are label x attribute, `attributes` holds the latter. `source` is the folder or table they were read
-    from, `column` that of the paths or texts.
+    `ids` are paths, names or, where there are none, the numbers of the rows. `inputs` are paths of images or texts, and
+    `features` (N, A) what was made of them, or what stood in a file. Groups and attributes are as the data name them, None
+    where one is not known; labels may be numbers that `class_names` explains. `source` is what they were read from.
     """
 
-    kind: Any  # "image" or "text", as an encoder reads them, or "features"
-    inputs: Any  # (N,) paths, texts or the numbers of rows; or (N, A) features
-    ids: Sequence[str] | Sequence[int]
-    labels: Sequence[str] | None = None
-    groups: Sequence[str] | None = None
-    splits: Sequence[str] | None = None
+    reads: Reads
+    ids: Any  # (N,)
+    inputs: Any = None  # (N,) paths or texts
+    features: Any = None  # (N, A)
+    labels: Any = None  # (N,), as all that follows
+    class_names: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    attributes: np.ndarray | None = None  # of a column of attributes, which make groups with the labels
+    splits: np.ndarray | None = None
     source: Path | None = None
-    column: str | None = None
-    attributes: Sequence[str] | None = None
+    notes: tuple[str, ...] = ()  # what was taken and what was left out, for the user
+    embedding: Mapping[str, str] = field(default_factory=dict)  # of a features file: encoder, version, where inputs lie
+    skipped: tuple[str, ...] = ()  # what could not be read
+    answered: tuple[int, int] = (0, 0)  # how many groups, and how many labels, a person named
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(self.ids)
 
-    def only(self, rows: Sequence[int]) -> Samples:
+    @property
+    def kind(self) -> Any:
+        return self.reads.kind
+
+    @property
+    def suffix(self) -> str:
+        """Of the file that they were read from."""
+        return "" if self.source is None else self.source.suffix.lower()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The ids as texts."""
+        return [str(name) for name in self.ids]
+
+    @cached_property
+    def split_names(self) -> list[str] | None:
+        """The split of each sample by the name that icda has for it."""
+        return None if self.splits is None else split_names(self.splits.tolist(), str(self.source))
+
+    @cached_property
+    def test(self) -> np.ndarray | None:
+        """Whether each sample (N,) is of the test split; None where none is, or all are."""
+        test = np.array([name == "test" for name in self.split_names or ()])
+        return test if test.any() and not test.all() else None
+
+    @cached_property
+    def training(self) -> Self:
+        """Without the samples of the test split."""
+        return self if self.test is None else self.only(np.flatnonzero(~self.test))
+
+    def only(self, rows: np.ndarray) -> Self:
         """Some of the samples, all that is known of them with them."""
-        lists = {name: getattr(self, name) for name in ("inputs", "ids", "labels", "groups", "splits", "attributes")}
-        kept: Any = {name: [own[row] for row in rows] for name, own in lists.items() if own is not None}
-        if isinstance(self.inputs, np.ndarray):
-            kept["inputs"] = self.inputs[rows]
+        kept: dict[str, Any] = {}
+        for name in ("ids", "inputs", "features", "labels", "groups", "attributes", "splits"):
+            own = getattr(self, name)
+            if own is not None:
+                kept[name] = own[rows] if isinstance(own, np.ndarray) else [own[row] for row in rows.tolist()]
         return replace(self, **kept)
+
+    def with_class_names(self) -> Self:
+        """Labels by the names that the file gives to their numbers, where it has one for each."""
+        names, labels = self.class_names, self.labels
+        if names is None or labels is None or not len(labels) or not 0 <= labels.min() <= labels.max() < len(names):
+            return self
+        return replace(self, labels=names[labels], class_names=None)
+
+    def crossed(self) -> tuple[list[str] | None, list[str] | None]:
+        """Groups as fit, train and eval judge them, class x attribute, and the attributes where groups were made of them.
+
+        A group that is not known is empty.
+        """
+        labels = None if self.labels is None else [str(label) for label in self.labels.tolist()]
+        given = self.attributes if self.groups is None else self.groups
+        if given is None or (self.groups is None and labels is None):
+            return None, None
+        return crossed_groups(labels, texts_of(given), are_attributes=self.groups is None)
 
     def state(self, row: int) -> str:
         """What must be the same for an earlier result to be good: a text, or an image's name, size and time of change."""
@@ -87,173 +216,21 @@ class Samples:
 
     def fingerprint(self, digests: Iterable[str]) -> str:
         """SHA-256 over what is known of the samples, and the digests of their inputs."""
-        known = [*digests], [*self.ids], *(None if v is None else [*v] for v in (self.labels, self.groups, self.splits))
+        labels = None if self.labels is None else self.labels.tolist()
+        known = [*digests], [*self.ids], labels, self.crossed()[0], self.split_names
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
-def read_samples(
-    path: str | PathLike[str],
-    columns: Columns | None = None,
-    *,
-    unlabelled: bool = False,
-    allow_outside: bool = False,
-    advice: str = ADVICE,
-    whole: bool = False,
-) -> Samples:
-    """The samples of a folder of images, one subfolder per class, or of a CSV table.
-
-    `unlabelled` takes every image below a folder whatever its subfolder, and a table without a label column.
-    `allow_outside` trusts a table or links that lead out of their folder. `advice` ends the error about a folder
-    without classes. `whole` refuses a table with a missing image or an empty text.
-    """
-    root = Path(path).expanduser()
-    if root.is_dir():
-        named = columns or Columns()
-        if any((named.image, named.text, named.labels, named.groups, named.splits, named.attributes)):
-            raise InputError(f"{root} is a folder: columns can be named only for a CSV table.")
-        samples = _images(images_in(root), root) if unlabelled else labelled_images(root, advice)
-        if not len(samples):
-            raise InputError(f"{root} holds no image ({', '.join(IMAGE_SUFFIXES)}).")
-        if not allow_outside:
-            _refuse_links(root, samples.inputs)
-        return samples
-    if not root.is_file():
-        raise MissingFileError(f"{root.absolute()} is not there. Expected: a CSV table, or a folder: {LAYOUT}.")
-    if root.suffix.lower() in IMAGE_SUFFIXES:
-        raise InputError(f"{root} is one image. Expected: a CSV table, or a folder: {LAYOUT}.")
-    return _table(tables.read_table(root), columns or Columns(), unlabelled, allow_outside, whole)
+def texts_of(values: np.ndarray) -> list[str]:
+    """Values as texts, empty where one is missing."""
+    return ["" if is_missing(value) else str(value) for value in values.tolist()]
 
 
-def labelled_images(root: Path, otherwise: str) -> Samples:
-    """Every image with its class and split; `otherwise` tells the owner of a folder without classes what to do."""
-    folders = split_folders(root)
-    paths: list[Path] = []
-    labels: list[str] = []
-    splits: list[str] = []
-    for split, folder in folders:
-        for class_folder in subfolders(folder):
-            own = images_in(class_folder)
-            if not own:
-                raise InputError(f"{class_folder} holds no image ({', '.join(IMAGE_SUFFIXES)}): fill or remove it.")
-            paths += own
-            labels += [readable_name(class_folder.name)] * len(own)
-            splits += [split] * len(own)
-    if not paths:
-        raise InputError(f"{root} has no class folders with images. Expected: {LAYOUT}. {otherwise}")
-    was_split = any(folder != root for _, folder in folders)
-    return _images(paths, root, labels=labels, splits=splits if was_split else None)
-
-
-def split_folders(root: Path) -> list[tuple[str, Path]]:
-    named = {folder: tables.SPLIT_WORDS.get(folder.name.lower()) for folder in subfolders(root)}
-    if not any(named.values()):
-        return [("train", root)]
-    if "train" not in named.values():
-        raise InputError(f"{root} has {', '.join(folder.name for folder in named)} but no train folder.")
-    for folder, split in named.items():
-        if split is None and images_in(folder):
-            raise InputError(
-                f"{folder} stands beside train but is no split. Known: {', '.join(tables.SPLITS)}. "
-                "Rename it or move it away."
-            )
-    return [(split, folder) for folder, split in named.items() if split is not None]
-
-
-def subfolders(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__")))
-
-
-def readable_name(name: str) -> str:
-    """A file's name as text that can be written anywhere; bytes in it that are not UTF-8 are shown as escapes."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def images_in(folder: Path) -> list[Path]:
-    images = (entry for entry in folder.rglob("*") if entry.suffix.lower() in IMAGE_SUFFIXES)
-    return sorted(entry for entry in images if entry.is_file() and not entry.name.startswith("."))
-
-
-def _refuse_links(root: Path, paths: Sequence[Path]) -> None:
-    """Refuse links out of a folder; a file's own link and those of the folders above it are looked at, each once."""
-    place = root.resolve()
-    folders = {folder for path in paths for folder in path.relative_to(root).parents}
-    for path in (*(root / folder for folder in folders if folder.name), *paths):
-        if path.is_symlink() and not path.resolve().is_relative_to(place):
-            raise InputError(
-                f"{path} is a link to {path.resolve()}, outside {root}. A stranger's folder could show any file so; if you "
-                "trust it, add --allow-outside (allow_outside=True in Python)."
-            )
-
-
-def _images(paths: Sequence[Path], root: Path, **known: Any) -> Samples:
-    return Samples("image", paths, [path.relative_to(root).as_posix() for path in paths], source=root, **known)
-
-
-def _table(table: tables.CsvTable, columns: Columns, unlabelled: bool, allow_outside: bool, whole: bool) -> Samples:
-    labels = None if unlabelled else table.names(table.require("label", columns.labels, tables.LABEL))
-    groups, attributes = tables.group_labels(table, labels, columns.groups, columns.attributes)
-    split = table.find("split", columns.splits, tables.SPLIT)
-    known: dict[str, Any] = {"labels": labels, "groups": groups, "attributes": attributes, "source": table.path}
-    known["splits"] = None
-    if split is not None:
-        known["splits"] = tables.split_names(table.column(split), str(table.path), table.lines)
-    image, text = tables.input_columns(table, columns.image, columns.text)
-    if image is not None:
-        paths = tables.image_paths(table, image, allow_outside, check=whole)
-        return Samples("image", paths, table.column(image), column=image, **known)
-    assert text is not None
-    texts = table.column(text) if whole else [cell.strip() for cell in table.columns[text]]
-    return Samples("text", texts, range(len(texts)), column=text, **known)
-
-
-def find_inputs(
-    names: Sequence[str], embedding: Mapping[str, str], file: Path, given: Path | None = None
-) -> Samples | None:
-    """The images or texts behind `names`, from the folder or table that was given or that `icda embed` noted in the file.
-
-    A file may be a stranger's: what it notes is used only if it lies beside the file, and a table only if it is, to the
-    byte, the one that was embedded.
-    """
-    root = given if given is not None else _noted(embedding, file)
-    if root is None:
-        return None
-    if not root.exists():
-        raise MissingFileError(f"{root.absolute()} is not there: give the folder or table that `icda embed` read.")
-    if root.is_dir():
-        inside = [(root / name).resolve().is_relative_to(root.resolve()) for name in names]
-        paths = [root / (name if own else "missing") for name, own in zip(names, inside, strict=True)]
-        if given is not None and names and not any(path.is_file() for path in paths):
-            raise InputError(
-                f"{root} has none of the {len(names)} images that the features name, such as {names[0]}: give the folder "
-                "that `icda embed` read."
-            )
-        return Samples("image", paths, names)
-    table, column = tables.read_table(root), embedding.get("source_column")
-    column = column if column in table.columns else table.find("text", None, (*tables.IMAGE, *tables.TEXT))
-    if column is None:
-        raise InputError(f"{root} has no column of images or texts. It has {table.described()}.")
-    cells = table.columns[column]
-    if all(cell.lower().endswith(IMAGE_SUFFIXES) for cell in cells[:5]):
-        samples = read_samples(root, Columns(image=column), unlabelled=True)
-        by_name = {str(name): Path(str(item)) for name, item in zip(samples.ids, samples.inputs, strict=True)}
-        return Samples("image", [by_name.get(name, root / "missing") for name in names], names)
-    rows = [int(name) if name.isdigit() else -1 for name in names]
-    if not all(0 <= row < len(cells) for row in rows):
-        raise InputError(f"{root} has {len(cells)} rows, and the features name others: give the table they are of.")
-    return Samples("text", [cells[row].strip() for row in rows], names)
-
-
-def _noted(embedding: Mapping[str, str], file: Path) -> Path | None:
-    source = embedding.get("source")
-    if not source:
-        return None
-    root = (file.parent / source).resolve()
-    if not root.is_relative_to(file.parent.resolve()) or not root.exists():
-        return None
-    return root if root.is_dir() or embedding.get("source_sha256") == digest_of(root) else None
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def known_groups(groups: np.ndarray) -> np.ndarray:
+    """Groups as they are or, where some are missing or empty, as objects with None in their place."""
+    missing = np.array([is_missing(group) or group == "" for group in groups.tolist()], dtype=bool)
+    if not missing.any():
+        return groups.astype(str) if groups.dtype == object else groups
+    known = groups.astype(object)
+    known[missing] = None
+    return known

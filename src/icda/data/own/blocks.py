@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from icda.data.embedding.features import map_features
-from icda.data.embedding.samples import Columns
+from icda.data.embedding.features import map_array, map_features
+from icda.data.embedding.samples import Columns, Reads
 from icda.data.missing import plain_names
-from icda.data.own.feature_files import LABELS, features_column, map_array
-from icda.data.own.parquet import ParquetTable, open_parquet
-from icda.data.own.table import LABEL, SPLIT
+from icda.data.own.parquet import ParquetColumns, ParquetTable, open_parquet
+from icda.data.own.table import SPLIT, listed
 from icda.errors import InputError, MissingFileError
 
 _mapped = lru_cache(maxsize=4)(map_features)
@@ -35,13 +35,18 @@ class ArrayBlock:
     def __str__(self) -> str:
         return f"rows {self.start} to {self.stop - 1} of {self.path}"
 
+    @property
+    def reads(self) -> Reads:
+        width = _arrays(self.path, self.targets, self.attributes)["features"].shape[1]
+        return Reads("features", width, array="features" if self.targets is None else None)
+
+    @property
+    def names_split(self) -> bool:
+        """Whether the file says which rows are kept apart for a test."""
+        return "split" in _arrays(self.path, self.targets, self.attributes)
+
     def _rows(self, what: str) -> np.ndarray:
-        if self.targets is None:
-            known = _mapped(self.path)
-            values = {"features": known.features, "labels": known.y, "groups": known.group}[what]
-        else:
-            file = {"features": self.path, "labels": self.targets, "groups": self.attributes}[what]
-            values = None if file is None else map_array(file)
+        values = _arrays(self.path, self.targets, self.attributes).get(what)
         if values is None:
             raise InputError(f"{self.path} has no {what}: embed inputs with {what}, or ask for none (--{what}).")
         return values[self.start : self.stop]
@@ -74,6 +79,15 @@ class ParquetBlock:
         return f"row group {self.group} of {self.path}"
 
     @property
+    def reads(self) -> Reads:
+        return Reads("features", self._table.width, columns=self.features)
+
+    @property
+    def names_split(self) -> bool:
+        """Whether the file says which rows are kept apart for a test."""
+        return any(name in SPLIT for name in self._table.names)
+
+    @property
     def _table(self) -> ParquetTable:
         return _table(self.path, self.features, self.target, self.attributes)
 
@@ -101,10 +115,8 @@ def find_blocks(path: Path, wanted: Columns, block_bytes: int = BLOCK_BYTES) -> 
     kind = path.suffix.lower()
     if wanted.where or wanted.names:
         raise InputError("--where and --names are for files that are read as a whole: leave them out with --on ray.")
-    if kind == ".npy":
+    if kind in (".npy", ".npz"):
         return _array_blocks(path, wanted, block_bytes)
-    if kind == ".npz":
-        return _mapped_blocks(path, wanted, block_bytes)
     if kind == ".parquet" or path.is_dir():
         return _parquet_blocks(path, wanted)
     raise InputError(f"{path} ends in {path.suffix!r}, expected .npy, .npz, .parquet or a folder of Parquet files.")
@@ -115,62 +127,56 @@ def number_kind(block: Block) -> torch.dtype:
     return torch.float64 if block.read()[0].dtype.name == "float64" else torch.float32
 
 
-def feature_names(block: Block) -> tuple[tuple[str, ...] | None, str | None]:
-    """The columns, or the array, that hold the features; neither for an .npy."""
-    if isinstance(block, ParquetBlock):
-        return block.features, None
-    return None, "features" if block.targets is None else None
-
-
-def names_split(block: Block) -> bool:
-    """Whether the file of a block says which rows are kept apart for a test."""
-    if isinstance(block, ParquetBlock):
-        return any(name in SPLIT for name in block._table.dataset.schema.names)
-    return block.targets is None and _mapped(block.path).split is not None
-
-
 def _array_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
-    if wanted.labels is None:
+    if path.suffix.lower() == ".npz":
+        for option, usual in (("features", "features"), ("labels", "y"), ("groups", "group")):
+            if (name := getattr(wanted, option)) not in (None, usual):
+                raise InputError(
+                    f"blocks of an .npz are its arrays 'features' and 'y', as `icda embed` writes them, got --{option} "
+                    f"{name}: save the arrays as .npy files to choose others."
+                )
+        others: tuple[Path | None, ...] = (None, None)
+    elif wanted.labels is None:
         raise InputError(f"{path} holds one array: name the other file with --labels LABELS.npy.")
-    targets = Path(wanted.labels).expanduser()
-    features, labels = map_array(path), map_array(targets)
-    if features.ndim != 2 or labels.shape != features.shape[:1]:
+    else:
+        given = (wanted.labels, wanted.groups)
+        others = tuple(None if name is None else Path(name).expanduser().absolute() for name in given)
+    arrays = _arrays(path.absolute(), *others)
+    features = arrays["features"]
+    if features.ndim != 2 or features.dtype.kind not in "fiub":
         raise InputError(
-            f"{path} has shape {features.shape} and {targets} {labels.shape}: expected (N, A) and (N,), one label per row."
+            f"the features in {path} are {features.dtype} of shape {features.shape}, expected numbers (N, A)."
         )
-    groups = None if wanted.groups is None else Path(wanted.groups).expanduser().absolute()
-    if groups is not None and map_array(groups).shape != labels.shape:
-        raise InputError(f"{groups} has shape {map_array(groups).shape}, expected {labels.shape}: one group per row.")
-    spans = _spans(path, features, block_bytes)
-    return [ArrayBlock(path.absolute(), *span, targets.absolute(), groups) for span in spans]
-
-
-def _mapped_blocks(path: Path, wanted: Columns, block_bytes: int) -> list[Block]:
-    for option, name, taken in (
-        ("features", wanted.features, "features"),
-        ("labels", wanted.labels, "y"),
-        ("groups", wanted.groups, "group"),
-    ):
-        if name not in (None, taken):
+    if not features.size:
+        raise InputError(f"{path} has shape {features.shape}: there are no {'features' if len(features) else 'rows'}.")
+    for what, file in zip(("labels", "groups"), others, strict=True):
+        if file is not None and arrays[what].shape != features.shape[:1]:
             raise InputError(
-                f"blocks of an .npz are its arrays 'features' and 'y', as `icda embed` writes them, got --{option} {name}: "
-                "save the arrays as .npy files to choose others."
+                f"{file} has shape {arrays[what].shape}, expected ({len(features)},): one {what[:-1]} per row."
             )
-    spans = _spans(path, map_features(path).features, block_bytes)
-    return [ArrayBlock(path.absolute(), *span) for span in spans]
+    step = max(1, block_bytes // max(1, features.itemsize * features.shape[1]))
+    starts = range(0, len(features), step)
+    return [ArrayBlock(path.absolute(), start, min(start + step, len(features)), *others) for start in starts]
+
+
+def _arrays(path: Path, targets: Path | None, attributes: Path | None) -> dict[str, Any]:
+    """The arrays of a file of `icda embed`, or those of several .npy, by what they hold; they stay on disk."""
+    if targets is None:
+        known = _mapped(path)
+        found = {"features": known.features, "labels": known.y, "groups": known.group, "split": known.split}
+        return {what: values for what, values in found.items() if values is not None}
+    files = {"features": path, "labels": targets, "groups": attributes}
+    return {what: map_array(file) for what, file in files.items() if file is not None}
 
 
 def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path} holds no .parquet file.")
-    with open_parquet(files[0]) as first:
-        schema = first.schema_arrow
-    target = wanted.labels or next((name for name in (*LABELS, *LABEL) if name in schema.names), None)
-    features = wanted.features or features_column(schema)
-    if target is None or features is None:
-        missing = "labels" if target is None else "features"
-        raise InputError(f"{files[0]}: name the column of the {missing} with --{missing}. It has {schema.names}.")
+    first = ParquetColumns(files[0], may_be_empty=True)
+    target, features = first.require("label", wanted.labels), wanted.features or first.list_column(None)
+    if features is None:
+        raise InputError(f"{files[0]}: name the column of the features with --features. It has {listed(first.names)}.")
     blocks: list[Block] = []
     columns: tuple[str, ...] = (features,)
     width: int | None = None
@@ -190,15 +196,6 @@ def _parquet_blocks(path: Path, wanted: Columns) -> list[Block]:
     if not blocks:
         raise InputError(f"{path} has no rows.")
     return blocks
-
-
-def _spans(path: Path, features: np.ndarray, block_bytes: int) -> list[tuple[int, int]]:
-    if features.dtype.kind not in "fiub":
-        raise InputError(f"the features in {path} are of type {features.dtype}, expected numbers.")
-    if not features.size:
-        raise InputError(f"{path} has shape {features.shape}: there are no {'features' if len(features) else 'rows'}.")
-    step = max(1, block_bytes // max(1, features.itemsize * features.shape[1]))
-    return [(start, min(start + step, len(features))) for start in range(0, len(features), step)]
 
 
 @lru_cache(maxsize=256)

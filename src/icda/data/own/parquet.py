@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from icda.data.missing import plain_names
+from icda.data.own.encoding import Cells, cell_text
+from icda.data.own.table import FEATURES, NAMES, Table, as_objects, is_index
 from icda.errors import IcdaError, InputError, MissingFileError, UnreadableError
 from icda.extras import require
 from icda.limits import LONGEST_NAME, check_unpacked
@@ -28,7 +30,7 @@ class FeatureBatch(NamedTuple):
     groups: np.ndarray | None
 
 
-class ParquetTable:
+class ParquetTable(Table):
     """The columns of a Parquet dataset that a classifier needs; only a few batches are in memory at any time.
 
     `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
@@ -49,13 +51,13 @@ class ParquetTable:
         # Without pre-buffering a whole row group is not read ahead of its batches.
         options = arrow.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
         kind = arrow.ParquetFileFormat(default_fragment_scan_options=options)
-        self._path = path
         with readable(path):
             self.dataset = arrow.dataset(_existing(path), format=kind)
             self.num_rows = int(self.dataset.count_rows())
+        self.path, self.names = path, self.dataset.schema.names
         self.target, self.sample_weight, self.groups = target, sample_weight, groups
-        for name in self.other_columns:
-            self._check_column(name)
+        for role, name in (("target", target), ("weight", sample_weight), ("group", groups)):
+            self.find(role, name)
         self.features = self._feature_columns(features)
         if self.num_rows == 0:
             raise InputError(f"{path} has no rows.")
@@ -111,7 +113,7 @@ class ParquetTable:
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
-        with readable(self._path):
+        with readable(self.path):
             yield from self.dataset.to_batches(columns=columns, batch_size=batch_size, **ahead)
 
     def _matrix(self, batch: Any) -> np.ndarray:
@@ -130,17 +132,18 @@ class ParquetTable:
         return values.astype(self.dtype, copy=False).reshape(-1, self.width)
 
     def _feature_columns(self, features: str | Sequence[str]) -> list[str]:
-        names = self.dataset.schema.names
+        names = self.names
         if isinstance(features, str):
             # A label, weight or group whose name begins alike is no feature: a model would read the answer off it.
             alike = [name for name in names if name.startswith(features) and name not in self.other_columns]
             columns = [features] if features in names else alike
             if not columns:
-                raise InputError(f"no column is called {features!r} or begins so. Columns: {', '.join(names)}.")
+                hint = did_you_mean(features, names)
+                raise InputError(f"no column is called {features!r} or begins so: {hint}Columns: {', '.join(names)}.")
         else:
             columns = list(features)
             for name in columns:
-                self._check_column(name)
+                self.find("feature", name)
         if leaked := [name for name in columns if name in self.other_columns]:
             raise InputError(
                 f"column {leaked[0]!r} is given as a feature and as the target, weight or group: the model would read the "
@@ -156,11 +159,54 @@ class ParquetTable:
         self.dtype = np.result_type(np.float32, *(kind.to_pandas_dtype() for kind in types))
         return columns
 
-    def _check_column(self, name: str) -> None:
-        names = self.dataset.schema.names
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise InputError(f"there is no column {name!r}: {hint}Columns: {', '.join(names)}.")
+
+class ParquetColumns(Table):
+    """The columns of a Parquet file, with the types that the file gives."""
+
+    lines: Sequence[int] = ()
+
+    def __init__(self, path: Path, may_be_empty: bool = False) -> None:
+        with open_parquet(path) as file:
+            self.schema, self.rows = file.schema_arrow, file.metadata.num_rows
+        if not self.rows and not may_be_empty:
+            raise InputError(f"{path} has no rows.")
+        self.path, self.names = path, self.schema.names
+        self.plain = [field.name for field in self.schema if _is_number(field.type)]
+
+    def __len__(self) -> int:
+        return int(self.rows)
+
+    def list_column(self, fitted: Sequence[str] | None) -> str | None:
+        """The column of lists that a model was fitted to, or else one that is called as features usually are."""
+        kinds: Any = require("pyarrow.types", "parquet", "Parquet files")
+        is_list = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
+        lists = {field.name for field in self.schema if any(fits(field.type) for fits in is_list)}
+        return next((name for name in (*(fitted or ()), *FEATURES) if name in lists), None)
+
+    def values(self, role: str, name: str) -> np.ndarray:
+        read = read_columns(self.path, [name])[name]
+        return column_values(read.combine_chunks(), name) if role == "labels" else as_objects(read.to_pylist())
+
+    def numeric(self, names: Sequence[str]) -> Sequence[str]:
+        """The columns of plain numbers."""
+        return [name for name in names if name in self.plain]
+
+    def is_plain(self, names: Sequence[str]) -> bool:
+        """Whether some columns hold numbers without a gap, or names."""
+        if any(name not in self.plain and name.lower() not in NAMES for name in names):
+            return False
+        return not any(column.null_count for column in read_columns(self.path, self.numeric(names)).columns)
+
+    def cells(self, names: Sequence[str]) -> dict[str, Cells]:
+        read, found = read_columns(self.path, names), dict[str, Cells]()
+        for name in names:
+            values = read[name].to_numpy() if name in self.plain else np.empty(0, dtype=object)
+            found[name] = values if values.dtype != object else [cell_text(value) for value in read[name].to_pylist()]
+        return found
+
+    def numbering(self, cells: Mapping[str, Cells]) -> list[str]:
+        """The columns that only number the rows."""
+        return [name for name, column in cells.items() if isinstance(column, np.ndarray) and is_index(name, column)]
 
 
 @contextmanager
@@ -201,11 +247,6 @@ def _unpacked(metadata: Any, columns: Sequence[str], group: int | None = None) -
             if chunk.path_in_schema.partition(".")[0] in columns or chunk.path_in_schema in columns:
                 total += max(8 * chunk.num_values, chunk.total_uncompressed_size)
     return total
-
-
-def numeric_columns(schema: Any) -> list[str]:
-    """The columns of plain numbers, in the order of the file."""
-    return [field.name for field in schema if _is_number(field.type)]
 
 
 def _is_number(kind: Any) -> bool:

@@ -1,11 +1,13 @@
-"""A CSV table of images, texts or numbers with their labels."""
+"""Columns by their names, and the cells of a CSV table of images, texts or numbers with their labels."""
+
+from __future__ import annotations
 
 import csv
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +17,10 @@ from icda.registry import did_you_mean
 
 IMAGE = ("image", "path", "file", "filename", "image_path", "img_filename")
 TEXT = ("text", "sentence", "comment", "comment_text")
+FEATURES = ("features", "feats", "embeddings", "X", "x")
 LABEL = ("label", "class", "target", "y")
+LABELS = ("y", "labels", "label", "targets", "target", "class")  # of arrays and of Parquet
+NAMES = ("id", "ids", "names", "name", "path", "paths", "img_id")
 GROUP = ("group",)
 ATTRIBUTE = ("attribute", "attr", "confounder")
 SPLIT = ("split",)
@@ -31,12 +36,63 @@ CLOSE = 0.75  # of difflib: "lable" is, "age" for "target" is not
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
 
 
-class CsvTable(NamedTuple):
-    """A CSV file's cells by column, and the line in the file where each row ends."""
+class Table:
+    """A file with named columns, or arrays; `usual` are the names by which they are recognised."""
 
-    path: Path
-    columns: dict[str, list[str]]
-    lines: list[int]
+    path: Any
+    names: Sequence[str]
+    holds: ClassVar[str] = "column"
+    usual: ClassVar[Mapping[str, Sequence[str]]] = {"label": LABELS, "name": NAMES, "split": SPLIT}
+    fold: ClassVar[Callable[[str], str]] = str  # what is the same in two spellings of a usual name
+
+    def find(self, role: str, given: str | None, usual: Sequence[str] | None = None) -> str | None:
+        """The column for `role`: the one the caller named, else the first that has a usual name."""
+        known = {type(self).fold(name): name for name in self.names}
+        if given is None:
+            candidates = self.usual.get(role, ()) if usual is None else usual
+            return next((known[name] for name in candidates if name in known), None)
+        if given not in self.names:
+            hint = did_you_mean(given, known, known.__getitem__)
+            raise InputError(f"{self.path} has no {role} {self.holds} {given!r}: {hint}It has {listed(self.names)}.")
+        return given
+
+    def require(self, role: str, given: str | None) -> str:
+        """The same, where there must be one."""
+        found = self.find(role, given)
+        if found is None:
+            raise self.missing([role], self.usual[role])
+        return found
+
+    def missing(self, roles: Sequence[str], usual: Sequence[str]) -> InputError:
+        """That no column can be recognised for any of `roles`, with the option that names it."""
+        known = {name.lower(): name for name in self.names}
+        # A column that merely has letters of "target" in it, such as AGE, is no hint.
+        near = next((name for one in usual if len(one) > 3 for name in _near(one, known)), None)
+        hint = "" if near is None else f"Did you mean {known[near]!r}? "
+        options = " or ".join("--features" if role == "features" else f"--{role}-column" for role in roles)
+        return InputError(
+            f"{self.path} has no {' or '.join(roles)} {self.holds} by a usual name ({', '.join(usual)}); it has "
+            f"{listed(self.names)}. {hint}Name it with {options} (Columns(...) in Python)."
+        )
+
+
+class CsvTable(Table):
+    """A CSV file's cells by column, and the line in the file where each row ends; `whole` is what rows were taken of."""
+
+    usual: ClassVar = {"label": LABEL, "name": NAMES, "split": SPLIT}
+    fold = str.lower
+
+    def __init__(self, path: Path, columns: dict[str, list[str]], lines: list[int], whole: CsvTable | None = None):
+        self.path, self.columns, self.lines, self.whole = path, columns, lines, whole or self
+        self.names = list(columns)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def only(self, rows: Sequence[int]) -> CsvTable:
+        """Some of the rows."""
+        columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
+        return CsvTable(self.path, columns, [self.lines[row] for row in rows], self)
 
     def column(self, name: str, may_be_empty: bool = False) -> list[str]:
         """The cells of a column, none of them empty unless they may be."""
@@ -46,9 +102,11 @@ class CsvTable(NamedTuple):
             raise InputError(f"{self.path}, line {line}: column {name!r} is empty. Fill it or drop the line.")
         return cells
 
-    def names(self, name: str, may_be_empty: bool = False) -> list[str]:
-        """The cells of a column of classes, groups or the like: none missing, none a text by mistake."""
-        cells = self.column(name, may_be_empty)
+    def values(self, role: str, name: str) -> np.ndarray:
+        """The cells of a column. Labels and groups, which may be empty: none missing, none a text by mistake."""
+        if role not in ("labels", "groups"):
+            return as_objects(self.columns[name])
+        cells = self.column(name, may_be_empty=role == "groups")
         for cell, line in zip(cells, self.lines, strict=True):
             if cell.lower() == "nan":
                 raise InputError(
@@ -60,40 +118,51 @@ class CsvTable(NamedTuple):
                     f"{self.path}, line {line}: column {name!r} holds {len(cell)} characters, too many for a name "
                     f"(at most {LONGEST_NAME}). Is it the column of texts?"
                 )
-        return cells
+        return np.array(cells)
 
-    def find(self, role: str, given: str | None, candidates: Sequence[str]) -> str | None:
-        """The column for `role`: the one the caller named, else the first whose name is one of `candidates`."""
-        by_lower = {name.lower(): name for name in self.columns}
-        if given is None:
-            return next((by_lower[name] for name in candidates if name in by_lower), None)
-        if given not in self.columns:
-            hint = did_you_mean(given, by_lower, by_lower.__getitem__)
-            raise InputError(f"{self.path} has no {role} column {given!r}: {hint}It has {self.described()}.")
-        return given
+    def list_column(self, fitted: Sequence[str] | None) -> None:
+        """No cell holds a list of features."""
 
-    def require(self, role: str, given: str | None, candidates: Sequence[str]) -> str:
-        """The same, where there must be one."""
-        found = self.find(role, given, candidates)
-        if found is None:
-            raise self.missing([role], candidates)
-        return found
+    def numeric(self, names: Sequence[str]) -> Sequence[str]:
+        """The columns that may hold numbers: which of them do not is found when they are read."""
+        return names
 
-    def missing(self, roles: Sequence[str], candidates: Sequence[str]) -> InputError:
-        """That no column can be recognised for any of `roles`, with the option that names it."""
-        by_lower = {name.lower(): name for name in self.columns}
-        # A column that merely has letters of "target" in it, such as AGE, is no hint.
-        near = next((name for usual in candidates if len(usual) > 3 for name in _near(usual, by_lower)), None)
-        hint = "" if near is None else f"did you mean {by_lower[near]!r}? "
-        options = " or ".join(f"--{role}-column" for role in roles)
-        return InputError(
-            f"{self.path} has no {' or '.join(roles)} column by a usual name ({', '.join(candidates)}); it has "
-            f"{self.described()}. {hint[:1].upper()}{hint[1:]}Name it with {options} (Columns(...) in Python)."
-        )
+    def is_plain(self, names: Sequence[str]) -> bool:
+        """Whether all cells of some columns are numbers."""
+        return all(is_number(cell) for name in names for cell in self.columns[name])
 
-    def described(self) -> str:
-        """The first names of the columns, and how many more there are."""
-        return listed(list(self.columns))
+    def cells(self, names: Sequence[str]) -> dict[str, list[str]]:
+        return {name: self.columns[name] for name in names}
+
+    def numbering(self, names: Iterable[str]) -> list[str]:
+        """The columns that only number the rows, those that are not kept among them."""
+        plain = {name: self.whole.columns[name] for name in names if all(map(is_number, self.whole.columns[name]))}
+        return [name for name, cells in plain.items() if is_index(name, np.array(cells, dtype=np.float64))]
+
+
+def as_objects(cells: Sequence[object]) -> np.ndarray:
+    """As objects: one long text would make a NumPy text column as wide for every row."""
+    return np.array(cells, dtype=object)
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def is_index(name: str, values: np.ndarray) -> bool:
+    """Whether a column only numbers the rows: consecutive whole numbers in any order, or a name that pandas gives.
+
+    Rows that were once sorted by class would give the label away.
+    """
+    if not name or name.lower().startswith(("unnamed", "__index_level_")):
+        return True
+    if len(values) < 3 or not np.isfinite(values).all():
+        return False
+    return bool((np.diff(np.sort(values)) == 1).all()) and float(values[0]).is_integer()
 
 
 def _near(usual: str, names: Iterable[str]) -> list[str]:
@@ -121,16 +190,6 @@ def split_names(values: Iterable[object], origin: str, lines: Sequence[int] = ()
                 f"{', '.join(SPLITS)}; or 0, 1 and 2. Rename it, or the column if it means something else."
             )
     return [known[word] for word in words]
-
-
-def held_out_rows(splits: Iterable[object], origin: str) -> np.ndarray | None:
-    """Which rows are of the test split; None if none is, or all are.
-
-    >>> held_out_rows(["train", "test"], "a.csv").tolist(), held_out_rows([0, 1, 2], "a.npz").tolist()
-    ([False, True], [False, False, True])
-    """
-    test = np.array([split == "test" for split in split_names(splits, origin)])
-    return test if test.any() and not test.all() else None
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -195,20 +254,6 @@ def read_table(path: Path, only: Sequence[str] | None = None) -> CsvTable:
     return CsvTable(path, columns, lines)
 
 
-def input_columns(table: CsvTable, image_column: str | None, text_column: str | None) -> tuple[str | None, str | None]:
-    if image_column is not None and text_column is not None:
-        raise InputError("a table is read for its images or for its texts: name one of the columns, not both.")
-    image = None if text_column is not None else table.find("image", image_column, IMAGE)
-    text = None if image_column is not None else table.find("text", text_column, TEXT)
-    if image is None and text is None:
-        raise table.missing(["image", "text"], IMAGE + TEXT)
-    if image is not None and text is not None:
-        raise InputError(
-            f"{table.path} has images ({image!r}) and texts ({text!r}): choose with --image-column or --text-column."
-        )
-    return image, text
-
-
 def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: bool = True) -> list[Path]:
     """The files that a column names, relative to the table; with `check` each of them must be there."""
     folder = table.path.parent.resolve()
@@ -230,28 +275,13 @@ def image_paths(table: CsvTable, column: str, allow_outside: bool, *, check: boo
     return paths
 
 
-def group_labels(
-    table: CsvTable, labels: list[str] | None, given: str | None, attribute: str | None
-) -> tuple[list[str] | None, list[str] | None]:
-    """Groups, and the attributes they were made of with the labels; None for what the table does not say.
-
-    A group that is not known is empty.
-    """
-    group = table.find("group", given, GROUP) if attribute is None or given is not None else None
-    if group is not None:
-        return crossed_groups(labels, table.names(group, may_be_empty=True))
-    name = None if labels is None else table.find("attribute", attribute, ATTRIBUTE)
-    if name is None or labels is None:
-        return None, None
-    attributes = table.names(name, may_be_empty=True)
-    return [f"{label}, {value}" if value else "" for label, value in zip(labels, attributes, strict=True)], attributes
-
-
-def crossed_groups(labels: Sequence[str] | None, given: Sequence[str]) -> tuple[list[str], list[str] | None]:
+def crossed_groups(
+    labels: Sequence[str] | None, given: Sequence[str], are_attributes: bool = False
+) -> tuple[list[str], list[str] | None]:
     """Groups as fit, train and eval judge them, class x attribute, and the attributes; the latter None if it is so already.
 
-    A group of several classes is an attribute. Groups that hold one class each are class x attribute as they stand. An
-    empty one is not known, and stays empty.
+    A group of several classes is an attribute. Groups that hold one class each are class x attribute as they stand, unless
+    they are said to be attributes. An empty one is not known, and stays empty.
 
     >>> crossed_groups(["cat", "dog", "dog"], ["snow", "snow", "grass"])[0]
     ['cat, snow', 'dog, snow', 'dog, grass']
@@ -260,6 +290,6 @@ def crossed_groups(labels: Sequence[str] | None, given: Sequence[str]) -> tuple[
     """
     values = list(given)
     pairs = set() if labels is None else {pair for pair in zip(labels, values, strict=True) if pair[1]}
-    if labels is None or len(pairs) == len(set(values) - {""}):
+    if labels is None or (len(pairs) == len(set(values) - {""}) and not are_attributes):
         return values, None
     return [f"{label}, {value}" if value else "" for label, value in zip(labels, values, strict=True)], values

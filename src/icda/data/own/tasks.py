@@ -11,45 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icda.data.embedding.features import member_names
-from icda.data.embedding.samples import LAYOUT, Columns, Samples, read_samples, readable_name
+from icda.data.embedding.samples import Columns, Samples, texts_of
 from icda.data.generators import generator_for
 from icda.data.images import find_unreadable, unreadable
-from icda.data.missing import is_missing
-from icda.data.own.feature_files import read_feature_file
-from icda.data.own.table import SPLITS, crossed_groups, listed, natural_order, split_names
+from icda.data.own.feature_files import Archive
+from icda.data.own.reading import read_samples, readable_name
+from icda.data.own.table import GROUP, SPLITS, listed, natural_order
 from icda.data.sources import FeatureArray, ImageFiles, TextArray, Tokenise
 from icda.data.splits import cut_splits, stratified_split
 from icda.data.task import Source, Task
 from icda.data.tokens import hash_tokenise
-from icda.errors import InputError, MissingFileError
+from icda.errors import InputError
 
 
-def folder_task(
-    path: str | PathLike[str],
-    image_size: int = 32,
-    seed: int = 0,
-    *,
-    flip: bool = True,
-    skip_unreadable: bool = False,
-    allow_outside: bool = False,
-) -> Task:
-    """A task from images that lie in one folder per class.
-
-    Either `path/train/<class>/...` with, if you like, `validation` (or `val`), `test` and `metadata` beside `train`, or
-    just `path/<class>/...`. A missing test split takes 20 % of train, a missing validation split 10 %, by `seed` and
-    the same share of every class. Images are squeezed to `image_size`; in training they are shifted by up to an eighth
-    of it and, unless `flip` is False, mirrored half of the time. `skip_unreadable` leaves out files that cannot be
-    decoded. Links to files outside the folder are refused, unless `allow_outside` says that the folder is trusted.
-    """
-    root = Path(path).expanduser()
-    if not root.is_dir():
-        raise MissingFileError(f"{root.absolute()} is not a folder. Expected: {LAYOUT}.")
-    samples = read_samples(root, advice="Labels in a table: csv_task.", allow_outside=allow_outside)
-    return _image_task(readable_name(root.resolve().name), samples, image_size, seed, flip, skip_unreadable)
-
-
-def csv_task(
+def data_task(
     path: str | PathLike[str],
     columns: Columns | None = None,
     *,
@@ -61,72 +36,73 @@ def csv_task(
     skip_unreadable: bool = False,
     allow_outside: bool = False,
 ) -> Task:
-    """A task from a table with a header: an image path (relative to the table) or a text, a label and, if known, more.
+    """A task from a folder of images, a table of images or texts, or an .npz of features, such as `icda embed` writes.
 
-    Columns that are not named are recognised by their usual names. Groups come from a `group` column, crossed with the
-    label where a group holds several classes, or, failing that, from label x `attribute`. `split` says train,
-    validation (val), test or metadata, or 0, 1, 2 as in WILDS. `tokenise` turns a list of texts into lists of ids; by
-    default words and word pairs are hashed. Missing splits and the other arguments are as in `folder_task`.
+    A folder has one folder per class: `path/train/<class>/...` with, if you like, `validation` (or `val`), `test` and
+    `metadata` beside `train`, or just `path/<class>/...`. A table has a header: an image path (relative to the table) or a
+    text, a label and, if known, more. Columns and arrays that are not named are recognised by their usual names. Groups
+    come from a `group` column, crossed with the label where a group holds several classes, or, failing that, from label x
+    `attribute`. `split` says train, validation (val), test or metadata, or 0, 1, 2 as in WILDS. A missing test split takes
+    20 % of train, a missing validation split 10 %, by `seed` and the same share of every class.
+
+    Images are squeezed to `image_size`; in training they are shifted by up to an eighth of it and, unless `flip` is False,
+    mirrored half of the time. `skip_unreadable` leaves out files that cannot be decoded. `tokenise` turns a list of texts
+    into lists of ids; by default words and word pairs are hashed. Links and paths to files outside the folder are refused,
+    unless `allow_outside` says that it is trusted.
     """
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise MissingFileError(f"{path.absolute()} is not a file: csv_task needs a CSV table with a header line.")
-    samples = read_samples(path, columns, allow_outside=allow_outside, whole=True)
-    if samples.kind == "image":
-        return _image_task(path.stem, samples, image_size, seed, flip, skip_unreadable)
-    texts = TextArray([str(text) for text in samples.inputs], tokenise or hash_tokenise, max_length)
-    return own_task(path.stem, texts, samples, seed, input_shape=(max_length,), model="bag_of_words")
+    path, asked = Path(path).expanduser(), columns or Columns()
+    if path.suffix.lower() in (".npy", ".parquet"):
+        raise InputError(
+            f"{path}: a network is trained on an .npz of features, or `icda fit` fits a head to this file."
+        )
+    if path.suffix.lower() == ".npz" and asked.groups is None:
+        asked = replace(asked, groups=Archive(path).find("group", None, (*GROUP, "groups")))
+    advice = "Labels may also stand in a table."
+    samples = read_samples(path, asked, advice=advice, allow_outside=allow_outside, whole=True, table=False)
+    samples = samples.with_class_names()
+    name = readable_name(path.resolve().name) if path.is_dir() else path.stem
+    if samples.features is not None:
+        source = FeatureArray(_checked(samples, path))
+        return own_task(name, source, samples, seed, input_shape=(source.features.shape[1],), model="mlp")
+    if samples.kind == "text":
+        texts = TextArray(samples.inputs, tokenise or hash_tokenise, max_length)
+        return own_task(name, texts, samples, seed, input_shape=(max_length,), model="bag_of_words")
+    samples, story = _readable(samples, image_size) if skip_unreadable else (samples, "")
+    images, shape = ImageFiles(samples.inputs, image_size, flip=flip), (3, image_size, image_size)
+    return own_task(name, images, samples, seed, input_shape=shape, model="resnet20", story=story)
 
 
-def features_task(path: str | PathLike[str], columns: Columns | None = None, *, seed: int = 0) -> Task:
-    """A task from an .npz file of features (N, A) and labels (N,), such as `icda embed` writes.
+csv_task = data_task
 
-    Arrays for groups and splits are taken where there are any. Numbers as labels are named by the file's `class_names`.
-    """
-    path, columns = Path(path).expanduser(), columns or Columns()
-    if columns.groups is None:
-        members = member_names(path)
-        columns = replace(columns, groups=next((name for name in ("group", "groups") if name in members), None))
-    found = read_feature_file(path, columns)
-    features = found.features
+
+def folder_task(path: str | PathLike[str], image_size: int = 32, seed: int = 0, **options: bool) -> Task:
+    """`data_task` of a folder of images."""
+    return data_task(path, image_size=image_size, seed=seed, **options)  # type: ignore[arg-type]
+
+
+def _checked(samples: Samples, path: Path) -> np.ndarray:
+    features: np.ndarray = samples.features
     if features.ndim != 2 or features.dtype.kind not in "fiu" or 0 in features.shape:
         raise InputError(f"{path}: features are numbers of shape (N, A), got {features.dtype} {features.shape}.")
     if not np.isfinite(features).all():
         raise InputError(f"{path}: features must be finite, and some are NaN or infinite.")
-    labels, named = _texts(found.labels), found.class_names
-    if "" in labels:
+    if "" in texts_of(samples.labels):
         raise InputError(f"{path}: labels have missing values.")
-    if named is not None:
-        labels = [str(named[int(label)]) if 0 <= int(label) < len(named) else label for label in labels]
-    groups = attributes = None
-    if found.groups is not None:
-        groups, attributes = crossed_groups(labels, _texts(found.groups))
-    splits = None
-    if found.splits is not None:
-        splits = split_names(_texts(found.splits), str(path))
-    rows = range(len(features))
-    samples = Samples("features", rows, rows, labels, groups, splits, attributes=attributes)
-    source = FeatureArray(features)
-    return own_task(path.stem, source, samples, seed, input_shape=(features.shape[1],), model="mlp")
+    return features
 
 
-def _image_task(name: str, samples: Samples, size: int, seed: int, flip: bool, skip_unreadable: bool) -> Task:
-    paths, story = [Path(str(path)) for path in samples.inputs], ""
-    if skip_unreadable and (broken := find_unreadable(paths, size)):
-        unread = set(broken)
-        kept = [row for row, path in enumerate(paths) if path not in unread]
-        if not kept:
-            raise unreadable(broken, "cannot be read as images, and there is no other", "Nothing is left.")
-        left_out = listed([path.name for path in broken])
-        story = f" {len(broken)} unreadable files were left out: {left_out}."
-        warnings.warn(story.strip(), stacklevel=3)
-        paths, samples = [paths[row] for row in kept], samples.only(kept)
-    images = ImageFiles(paths, size, flip=flip)
-    return own_task(name, images, samples, seed, input_shape=(3, size, size), model="resnet20", story=story)
-
-
-def _texts(values: np.ndarray) -> list[str]:
-    return ["" if is_missing(value) else str(value) for value in values.tolist()]
+def _readable(samples: Samples, size: int) -> tuple[Samples, str]:
+    """The samples whose images can be decoded, and a sentence about the others."""
+    broken = find_unreadable(samples.inputs, size)
+    unread = set(broken)
+    kept = [row for row, path in enumerate(samples.inputs) if path not in unread]
+    if not broken:
+        return samples, ""
+    if not kept:
+        raise unreadable(broken, "cannot be read as images, and there is no other", "Nothing is left.")
+    story = f" {len(broken)} unreadable files were left out: {listed([path.name for path in broken])}."
+    warnings.warn(story.strip(), stacklevel=3)
+    return samples.only(np.array(kept)), story
 
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
@@ -136,20 +112,20 @@ def own_task(
     name: str, source: Source, samples: Samples, seed: int, *, input_shape: tuple[int, ...], model: str, story: str = ""
 ) -> Task:
     """The task of labelled samples, whose rows are those of `source`; a missing test or validation split is cut."""
-    assert samples.labels is not None
-    labels, splits = samples.labels, samples.splits or ["train"] * len(samples)
+    labels, splits = texts_of(samples.labels), samples.split_names or ["train"] * len(samples)
     class_names = natural_order(labels)
     if len(class_names) < 2:
         raise InputError(f"{name} has one class only, {class_names[0]!r}: a classifier needs at least two.")
     _check_classes(name, labels, splits)
     targets, groups, group_names, attributes = _number(labels, class_names), None, None, None
     strata = targets
-    if samples.groups is not None:
-        group_names = natural_order(group for group in samples.groups if group)
-        groups = _number(samples.groups, ("", *group_names)) - 1  # -1: not known
+    named, named_attributes = samples.crossed()
+    if named is not None:
+        group_names = natural_order(group for group in named if group)
+        groups = _number(named, ("", *group_names)) - 1  # -1: not known
         strata = targets * (len(group_names) + 1) + groups + 1
-        if samples.attributes is not None:
-            numbers = _number(samples.attributes, natural_order(samples.attributes))
+        if named_attributes is not None:
+            numbers = _number(named_attributes, natural_order(named_attributes))
             attributes = tuple(int(numbers[(groups == own).nonzero()[0, 0]]) for own in range(len(group_names)))
     rows, cut = _complete(name, splits, strata, seed)
     return Task(
@@ -159,7 +135,7 @@ def own_task(
         group_names=group_names,
         group_attributes=attributes,
         class_names=class_names,
-        input_kind=samples.kind,
+        input_kind="features" if samples.inputs is None else samples.kind,
         input_shape=input_shape,
         default_model=model,
         description=f"{len(labels)} samples of {len(class_names)} classes. {cut}{story}",
