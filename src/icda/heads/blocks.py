@@ -231,14 +231,7 @@ class BlockRows:
         return cls(places, reading, counts, statistics, sampled, engine=engine, say=say)
 
     @classmethod
-    def of_memory(
-        cls,
-        features: Rows,
-        targets: Tensor,
-        num_classes: int,
-        folds: int = 5,
-        seed: int = 0,
-    ) -> BlockRows:
+    def of_memory(cls, features: Rows, targets: Tensor, num_classes: int, folds: int = 5, seed: int = 0) -> BlockRows:
         """Scaled features (N, A) and classes (N,) as one block."""
         block = MemoryBlock(features.numpy(), targets.numpy())
         counts = np.bincount(block.targets, minlength=num_classes)
