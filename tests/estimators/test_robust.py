@@ -134,6 +134,15 @@ def test_wrong_settings_and_input_are_refused(settings, given, message):
         clone(RobustClassifier(**settings)).fit(X, y, **given)
 
 
+def test_an_assessment_of_samples_that_weigh_nothing_is_refused():
+    X, y, _ = birds(100, 0.5, 0)
+    found, weights = RobustClassifier().fit(X, y).audit_, np.ones(len(y))
+    RobustClassifier().fit(X, y, weights, assessment=found)
+    weights[3] = 0
+    with pytest.raises(ValueError, match="weigh nothing"):
+        RobustClassifier().fit(X, y, weights, assessment=found)
+
+
 def test_groups_made_of_class_and_attribute_serve_too(shortcut):
     (X, y, place), test = shortcut
     plain = RobustClassifier().fit(X, y, groups=np.zeros(len(y)))
