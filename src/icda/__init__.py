@@ -4,8 +4,6 @@ The names below are imported when they are first asked for: `import icda` costs 
 environment before torch is loaded. Data, models, training and the rest live in their own rooms.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -37,9 +37,3 @@ class UnreadableError(IcdaError, OSError):
 
 class OperationError(IcdaError, RuntimeError):
     """What was asked for cannot be done, though each value given is a valid one."""
-
-
-class MissingKeyError(IcdaError, KeyError):
-    """A name that a mapping does not hold."""
-
-    __str__ = Exception.__str__  # KeyError would show its message in quotation marks

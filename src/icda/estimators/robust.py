@@ -111,7 +111,9 @@ class RobustClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         codes = encode_classes(self, y)
         weights, used = check_weights(self, sample_weight, y, X.dtype)
         if assessment is not None and len(X[used]) < len(X):
-            raise InputError("an assessment is of samples that all count, here some weigh nothing: leave those out of both.")
+            raise InputError(
+                "an assessment is of samples that all count, here some weigh nothing: leave those out of both."
+            )
         rows = BlockRows.of_arrays(X[used], codes[used], weights[used], self._seed())
         known = None if groups is None else check_groups(groups, len(used))[used]
         taught = known is None and any(part is not None for part in (X_meta, y_meta, groups_meta))

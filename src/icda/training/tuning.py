@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from icda import plugins
-from icda.errors import InputError, MissingKeyError, OperationError
+from icda.errors import InputError, OperationError
 from icda.extras import require
 from icda.methods.create import method_class, option_names
 from icda.metrics import METRICS
@@ -186,7 +186,7 @@ def validation_score(config: TrainConfig, metric: str) -> float:
     result = evaluate_run(config, task, trainer.models, trainer.method, accelerator, "validation")
     if result["metrics"].get(metric) is None:
         known = [name for name, value in result["metrics"].items() if isinstance(value, float)]
-        raise MissingKeyError(f"no metric {metric!r} on validation data. Known: {', '.join(known)}.")
+        check_names([metric], known, "validation data", "metric")
     return float(result["metrics"][metric])
 
 

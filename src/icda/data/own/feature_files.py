@@ -19,8 +19,8 @@ from icda.data.own.table import (
     LABELS,
     NAMED_COLUMNS,
     SPLIT,
+    ColumnFile,
     CsvTable,
-    Table,
     as_objects,
     is_number,
     listed,
@@ -38,11 +38,11 @@ ANSWERS = {*LABELS, *LABEL, *GROUP, *SPLIT, "y_code", "group_code", "class_name"
 NAMED = 5  # missing columns that a message lists
 
 
-class Archive(Table):
+class Archive(ColumnFile):
     """The arrays of an .npz; only those that are needed are read, the rest may be large."""
 
     holds = "array"
-    usual: ClassVar = {**Table.usual, "split": (*SPLIT, "splits"), "features": FEATURES}
+    usual: ClassVar = {**ColumnFile.usual, "split": (*SPLIT, "splits"), "features": FEATURES}
 
     def __init__(self, path: Path) -> None:
         self.path, self.names = path, member_names(path)
@@ -87,7 +87,7 @@ def _of_npy(path: Path, asked: Columns) -> Samples:
     return replace(samples, labels=plain_names(np.asarray(map_array(Path(asked.labels).expanduser()))))
 
 
-def _roles(found: Table, asked: Columns) -> dict[str, str]:
+def _roles(found: ColumnFile, asked: Columns) -> dict[str, str]:
     """The columns of labels, ids, groups and splits, as far as there are any."""
     roles = {
         "labels": None if asked.unlabelled else found.require("label", asked.labels),
@@ -274,7 +274,7 @@ def _numbers(
     return columns, left_out
 
 
-def _rows(found: Table, arrays: Mapping[str, np.ndarray], where: Sequence[str], samples: int) -> np.ndarray:
+def _rows(found: ColumnFile, arrays: Mapping[str, np.ndarray], where: Sequence[str], samples: int) -> np.ndarray:
     """The rows in which every named array or column has the value asked for, compared as text."""
     kept = np.ones(samples, dtype=bool)
     for condition in where:

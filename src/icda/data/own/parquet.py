@@ -12,7 +12,7 @@ import numpy as np
 
 from icda.data.missing import plain_names
 from icda.data.own.encoding import Cells, cell_text
-from icda.data.own.table import FEATURES, NAMES, Table, as_objects, is_index
+from icda.data.own.table import FEATURES, NAMES, ColumnFile, as_objects, is_index
 from icda.errors import IcdaError, InputError, MissingFileError, UnreadableError
 from icda.extras import require
 from icda.limits import LONGEST_NAME, check_unpacked
@@ -30,7 +30,7 @@ class FeatureBatch(NamedTuple):
     groups: np.ndarray | None
 
 
-class ParquetTable(Table):
+class ParquetTable(ColumnFile):
     """The columns of a Parquet dataset that a classifier needs; only a few batches are in memory at any time.
 
     `features` is the name of a column of lists, a list of column names, or the common beginning of the names of numeric
@@ -160,7 +160,7 @@ class ParquetTable(Table):
         return columns
 
 
-class ParquetColumns(Table):
+class ParquetColumns(ColumnFile):
     """The columns of a Parquet file, with the types that the file gives."""
 
     lines: Sequence[int] = ()

@@ -36,7 +36,7 @@ CLOSE = 0.75  # of difflib: "lable" is, "age" for "target" is not
 NUMBERED_SPLITS = {"0": "train", "1": "validation", "2": "test"}  # how WILDS and group_DRO number them
 
 
-class Table:
+class ColumnFile:
     """A file with named columns, or arrays; `usual` are the names by which they are recognised."""
 
     path: Any
@@ -76,7 +76,7 @@ class Table:
         )
 
 
-class CsvTable(Table):
+class CsvTable(ColumnFile):
     """A CSV file's cells by column, and the line in the file where each row ends; `whole` is what rows were taken of."""
 
     usual: ClassVar = {"label": LABEL, "name": NAMES, "split": SPLIT}
