@@ -143,9 +143,10 @@ def test_a_share_of_the_target_on_a_class_without_samples_is_refused_instead_of_
         loss(features, labels.clamp(max=1), head)
 
 
-def test_a_batch_of_classes_without_weight_is_refused_instead_of_nan():
+@pytest.mark.parametrize("weights", [[0.0, 0.0, 1.0], [3e38, 3e38, 3e38]])
+def test_a_batch_of_classes_without_weight_or_of_infinite_weight_is_refused_instead_of_nan(weights):
     features, labels, head = make_batch()
-    loss: AdjustedLoss = LOSSES.get("cross_entropy")(3, 5, class_weight=torch.tensor([0.0, 0.0, 1.0]))
+    loss: AdjustedLoss = LOSSES.get("cross_entropy")(3, 5, class_weight=torch.tensor(weights))
     with pytest.raises(InputError, match="weight 0"):
         loss(features, labels.clamp(max=1), head)
 

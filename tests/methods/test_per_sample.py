@@ -31,6 +31,14 @@ def test_rows_of_samples_are_state_whatever_the_size_of_the_data(name):
             assert torch.equal(getattr(restored, kept), getattr(method, kept))
 
 
+def test_a_checkpoint_without_the_optimiser_is_refused():
+    state = create_method("mentornet", SETUP).state_dict()
+    (place,) = (name for name in state if name.endswith("_extra_state") and "optimizer" in state[name])
+    del state[place]["optimizer"]
+    with pytest.raises(KeyError, match="optimizer"):
+        create_method("mentornet", SETUP).load_state_dict(state)
+
+
 def written_on_rank(rank):
     values = torch.zeros(4)
     write_rows(values, torch.tensor([rank, rank + 2]), torch.tensor([1.0, 2.0]) + rank)

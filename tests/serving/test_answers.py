@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,7 +86,9 @@ def test_from_fit_over_answers_to_a_better_model(biased, made, capsys):
     labels = np.array(["cat", "dog"])[y]
     against = where != y
     assert (model.predict(X) == labels)[against].mean() > (plain.predict(X) == labels)[against].mean() + 0.1
+    capsys.readouterr()
     assert ask_main(["model"]) == 0, "the model knows its data, and its answers"
+    assert "Next: icda fit biased.npz --out model --answers model/answers.csv" in capsys.readouterr().out
     more = Path("model/questions.html").read_text().partition('id="payload">')[2].partition("</script>")[0]
     assert not {one["sample"] for one in json.loads(more)["questions"]} & set(answers)
 
@@ -207,6 +210,7 @@ def test_a_person_answers_in_a_browser_with_keys_and_mouse_and_loses_nothing(bro
     page.fill("#label", "dog")
     page.keyboard.press("Enter")
     page.keyboard.press("1")
+    page.wait_for_timeout(500)  # what a page stores is written a moment later
     page.close()
     page = context.new_page()
     page.goto(path.as_uri())
@@ -256,3 +260,18 @@ def test_rows_of_a_table_show_the_columns_that_differ_and_a_test_part_is_not_loo
     assert all(name in reads.columns for name, _ in cards[0]["cells"])
     assert "d lower" in maker.strips(asked)[1]["words"] or "d higher" in maker.strips(asked)[1]["words"]
     assert {card["sample"] for card in cards} <= set(names[:150])
+
+
+def test_the_next_fit_is_asked_for_what_the_first_was(biased, capsys):
+    archive = dict(np.load("biased.npz"))
+    label = next(name for name in archive if archive[name].ndim == 1)
+    features = next(name for name in archive if archive[name].ndim == 2)
+    archive["kind of"], archive["kept"] = archive[label], np.ones(len(archive[label]), dtype=int)
+    np.savez("named.npz", **archive)
+    words = ["--features", features, "--labels", "kind of", "--where", "kept=1"]
+    assert fit_main(["named.npz", *words, "--method", "ce", "--out", "model"]) == 0
+    capsys.readouterr()
+    assert ask_main(["model"]) == 0
+    said = capsys.readouterr().out.partition("Next: ")[2].strip()
+    begun = ["icda", "fit", "named.npz", *words, "--out", "model"]
+    assert shlex.split(said)[: len(begun)] == begun

@@ -1,6 +1,7 @@
 """`icda ask`"""
 
 import secrets
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     answers = read_answers(path) if path.exists() or options.answers is not None else {}
     maker = QuestionMaker(found, options.seed)
     out = folder if fitted else Path("model")
-    command = f"icda fit {data} --out {out} --answers {path} --overwrite"
+    words = ["icda", "fit", str(data), *asked.as_arguments(), "--out", str(out), "--answers", str(path), "--overwrite"]
+    command = shlex.join(words)
     train = found.training
     audited = audit(train.features, train.labels, seed=options.seed)
     page = partial(render_questions, maker, audited, command)

@@ -37,6 +37,16 @@ def encode_known(values: Any) -> tuple[np.ndarray, np.ndarray]:
     return codes, distinct
 
 
+def known_groups(groups: np.ndarray) -> np.ndarray:
+    """Groups as they are or, where some are missing or empty, as objects with None in their place."""
+    missing = np.array([is_missing(group) or group == "" for group in groups.tolist()], dtype=bool)
+    if not missing.any():
+        return groups.astype(str) if groups.dtype == object else groups
+    known = groups.astype(object)
+    known[missing] = None
+    return known
+
+
 def check_names(labels: Any, called: str) -> None:
     """Refuse labels of which some are missing, or that are texts and numbers mixed: nobody can sort them.
 

@@ -177,9 +177,10 @@ def refuse(
             f"{owner} got class {seen['empty']:.0f}, of which its class_counts or prior have no sample: give the counts of "
             "the training labels."
         )
-    if seen.get("mass", 1) < sys.float_info.min or seen.get("on_empty", 0) > 0:
+    if not sys.float_info.min <= seen.get("mass", 1) <= torch.finfo(torch.float32).max or seen.get("on_empty", 0) > 0:
         raise InputError(
-            f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples."
+            f"the value of {owner} would be NaN or infinite: targets are on classes that have weight 0 or no samples, or "
+            "their weights sum to infinity."
         )
 
 

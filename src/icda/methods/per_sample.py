@@ -32,11 +32,11 @@ class Keeps(nn.Module):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         for name in self.saved:
-            held, value = getattr(self, name), state.get(name.removesuffix("_optimizer"))
-            if isinstance(held, Optimizer) and value is not None:
-                held.load_state_dict(value)
-            elif value is not None:  # which an earlier version may not have kept
-                setattr(self, name, value.to(held.device) if isinstance(held, Tensor) else value)
+            held, key = getattr(self, name), name.removesuffix("_optimizer")
+            if isinstance(held, Optimizer):
+                held.load_state_dict(state[key])
+            elif state.get(key) is not None:  # an earlier version may not have kept it
+                setattr(self, name, state[key].to(held.device) if isinstance(held, Tensor) else state[key])
 
 
 def rows(values: Tensor, batch: Batch, like: Tensor) -> Tensor:

@@ -22,6 +22,18 @@ from icda.serving.model import check_finite
 EMBEDDED = "features.npz"
 REMEDY = "Repair or remove them, or leave them out with --skip-unreadable; the same command keeps what was done."
 ADVICE = "A model learns from examples of each class: put the images of each into a folder of its own."
+OPTIONS: tuple[str, ...] = (
+    "features",
+    "labels",
+    "names",
+    "groups",
+    "image-column",
+    "text-column",
+    "table",
+    "encoder",
+    "image-size",
+)
+OPTIONS += ("skip-unreadable", "allow-outside", "where")
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,15 @@ class Asked(Columns):
     encoder: str | None = None
     image_size: int | None = None
     skip_unreadable: bool = False
+
+    def as_arguments(self) -> list[str]:
+        """The options of the command that ask for the same."""
+        words: list[str] = []
+        for name in OPTIONS:
+            value = getattr(self, name.removesuffix("-column").replace("-", "_"))
+            if value not in (None, False, ()):
+                words += [f"--{name}", *([] if value is True else value if isinstance(value, tuple) else [str(value)])]
+        return words
 
 
 def read_fit_data(

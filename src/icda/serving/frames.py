@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from icda.data.embedding.samples import Reads, Samples, known_groups
+from icda.data.embedding.samples import Reads, Samples
+from icda.data.missing import known_groups
 from icda.data.own.encoding import frame_cells
 from icda.data.own.feature_files import with_encoded
 from icda.errors import InputError

@@ -7,6 +7,7 @@ from pyarrow import parquet
 
 from icda.data.embedding.samples import Columns
 from icda.data.own.blocks import find_blocks
+from icda.data.own.feature_files import read_features
 from icda.engines import Here
 from icda.errors import InputError
 from icda.serving.head_fit import fit_from_blocks
@@ -95,3 +96,22 @@ def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path, column)
     model = fit_from_blocks(tmp_path / "rows.parquet", Columns(features="f", labels="label"), "la", Here(), said.append)
     assert any("test split" in words for words in said) == (column == "split")
     assert bool(model.facts["notes"]) == (column == "split")
+
+
+def test_groups_that_are_not_known_are_none_in_every_kind_of_file(tmp_path):
+    """In a text array of NumPy "" says so, in Parquet an empty cell; in memory they are read alike."""
+    features, labels, groups = np.eye(6), list("abcabc"), ["sea", "", "land", "sea", "", "land"]
+    known = [group or None for group in groups]
+    np.savez(tmp_path / "a.npz", features=features, y=labels, group=groups, **dict.fromkeys(("ids", "encoder"), "x"))
+    np.save(tmp_path / "x.npy", features)
+    np.save(tmp_path / "y.npy", labels)
+    np.save(tmp_path / "g.npy", groups)
+    numbers = [7, None, 8, 7, None, 8]
+    columns = {"features": features.tolist(), "label": labels, "group": known, "number": numbers}
+    parquet.write_table(arrow.table(columns), tmp_path / "p.parquet")
+    named = Columns(labels=str(tmp_path / "y.npy"), groups=str(tmp_path / "g.npy"))
+    for path, wanted in (("x.npy", named), ("p.parquet", Columns(groups="group"))):
+        (block,) = find_blocks(tmp_path / path, wanted)
+        assert block.groups().tolist() == known
+    assert read_features(tmp_path / "p.parquet", Columns(groups="group")).groups.tolist() == known
+    assert find_blocks(tmp_path / "p.parquet", Columns(groups="number"))[0].groups().tolist() == numbers

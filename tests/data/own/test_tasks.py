@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 import torch
 
-from icda.data import BatchLoader, folder_task
-from icda.data.embedding.samples import Reads, Samples
+from icda.data import BatchLoader, csv_task, folder_task
+from icda.data.embedding.samples import Columns, Reads, Samples
 from icda.data.images import UnreadableImageError
+from icda.data.own.feature_files import read_features
 from icda.data.own.tasks import own_task
 from icda.data.sources import FeatureArray
 from icda.data.task import Split
+from icda.errors import InputError
 
 COLOURS = {"cat": (200, 0, 0), "dog": (0, 0, 200)}
 
@@ -131,3 +133,23 @@ def test_rare_groups_get_their_share_of_the_test_split():
 def test_data_that_cannot_make_a_task_are_refused(labels, splits, message):
     with pytest.raises(ValueError, match=message):
         _task(labels, splits)
+
+
+def test_a_table_in_the_place_of_a_folder_and_a_folder_in_that_of_a_table_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\nx,a\n")
+    with pytest.raises(ValueError, match="is a file, expected a folder"):
+        folder_task(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="is a folder, expected a"):
+        csv_task(tmp_path)
+
+
+def test_one_number_is_no_features_and_labels_beyond_the_class_names_stay_numbers(tmp_path):
+    np.save(tmp_path / "one.npy", np.float64(3))
+    np.savez(tmp_path / "one.npz", X=np.float64(3), y=np.arange(2))
+    for name in ("one.npy", "one.npz"):
+        with pytest.raises(InputError, match=r"shape \(N, A\), got a single one"):
+            read_features(tmp_path / name, Columns(unlabelled=True))
+    np.savez(tmp_path / "named.npz", X=np.eye(3), y=[0, 1, 7], class_names=["cat", "dog"])
+    found = read_features(tmp_path / "named.npz", Columns()).with_class_names()
+    assert found.labels.tolist() == [0, 1, 7]
+    assert "Labels stay numbers, 0 to 7: the class_names are 2." in found.notes

@@ -188,8 +188,11 @@ class Samples:
     def with_class_names(self) -> Self:
         """Labels by the names that the file gives to their numbers, where it has one for each."""
         names, labels = self.class_names, self.labels
-        if names is None or labels is None or not len(labels) or not 0 <= labels.min() <= labels.max() < len(names):
+        if names is None or labels is None or not len(labels):
             return self
+        if not 0 <= labels.min() <= labels.max() < len(names):
+            note = f"Labels stay numbers, {labels.min()} to {labels.max()}: the class_names are {len(names)}."
+            return replace(self, notes=(*self.notes, note))
         return replace(self, labels=names[labels], class_names=None)
 
     def crossed(self) -> tuple[list[str] | None, list[str] | None]:
@@ -224,13 +227,3 @@ class Samples:
 def texts_of(values: np.ndarray) -> list[str]:
     """Values as texts, empty where one is missing."""
     return ["" if is_missing(value) else str(value) for value in values.tolist()]
-
-
-def known_groups(groups: np.ndarray) -> np.ndarray:
-    """Groups as they are or, where some are missing or empty, as objects with None in their place."""
-    missing = np.array([is_missing(group) or group == "" for group in groups.tolist()], dtype=bool)
-    if not missing.any():
-        return groups.astype(str) if groups.dtype == object else groups
-    known = groups.astype(object)
-    known[missing] = None
-    return known

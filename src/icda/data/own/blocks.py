@@ -10,7 +10,7 @@ import torch
 
 from icda.data.embedding.features import map_array, map_features
 from icda.data.embedding.samples import Columns, Reads
-from icda.data.missing import plain_names
+from icda.data.missing import known_groups, plain_names
 from icda.data.own.parquet import ParquetColumns, ParquetTable, open_parquet
 from icda.data.own.table import SPLIT, listed
 from icda.errors import InputError, MissingFileError
@@ -55,7 +55,7 @@ class ArrayBlock:
         return plain_names(np.array(self._rows("labels")))
 
     def groups(self) -> np.ndarray:
-        return plain_names(np.array(self._rows("groups")))
+        return known_groups(plain_names(np.array(self._rows("groups"))))
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         return self._rows("features"), self.labels()
@@ -114,7 +114,7 @@ def find_blocks(path: Path, wanted: Columns, block_bytes: int = BLOCK_BYTES) -> 
         raise MissingFileError(f"{path.absolute()} is not there: give an .npy, .npz, .parquet or a folder of Parquet.")
     kind = path.suffix.lower()
     if wanted.where or wanted.names:
-        raise InputError("--where and --names are for files that are read as a whole: leave them out with --on ray.")
+        raise InputError("--where and --names are for files that are read as a whole: leave them out with --on.")
     if kind in (".npy", ".npz"):
         return _array_blocks(path, wanted, block_bytes)
     if kind == ".parquet" or path.is_dir():

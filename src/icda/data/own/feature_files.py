@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from icda.data.embedding.features import DEFAULTS, map_array, member_names, read_arrays
-from icda.data.embedding.samples import Columns, Reads, Samples, known_groups
-from icda.data.missing import plain_names
+from icda.data.embedding.samples import Columns, Reads, Samples
+from icda.data.missing import known_groups, plain_names
 from icda.data.own.encoding import Cells, Plan, encode_table, encoding_notes, feature_names, plan_columns
 from icda.data.own.parquet import ParquetColumns, ParquetTable
 from icda.data.own.table import (
@@ -79,12 +79,18 @@ def _of_npy(path: Path, asked: Columns) -> Samples:
             f"{path} holds one array: name the other file with --labels LABELS.npy, and nothing else; --groups, --names "
             "and --where need the named arrays of an .npz or the columns of a .csv."
         )
-    features = map_array(path)
+    features = _with_rows(map_array(path), path)
     samples = Samples(_embedded({}, features), range(len(features)), features=features, source=path)
     if asked.labels is None:
         return samples
     # Another file: its labels are those of these rows, and of no others that the model is judged on later.
     return replace(samples, labels=plain_names(np.asarray(map_array(Path(asked.labels).expanduser()))))
+
+
+def _with_rows(features: np.ndarray, path: Path) -> np.ndarray:
+    if not features.ndim:
+        raise InputError(f"{path}: features are numbers of shape (N, A), got a single one.")
+    return features
 
 
 def _roles(found: ColumnFile, asked: Columns) -> dict[str, str]:
@@ -109,7 +115,7 @@ def _of_archive(found: Archive, asked: Columns) -> Samples:
     array = found.require("features", asked.features) if fitted is None else _fitted_array(found, fitted.array)
     conditions = [condition.partition("=")[0] for condition in asked.where]
     arrays = read_arrays(path, [array, *roles.values(), *conditions, *EMBEDDING, "class_names"])
-    features, known = arrays[array], {role: arrays[name] for role, name in roles.items()}
+    features, known = _with_rows(arrays[array], path), {role: arrays[name] for role, name in roles.items()}
     if known.get("splits", np.zeros(1)).ndim == 0:
         del known["splits"]
     if asked.names is None and "ids" in known and known["ids"].shape != features.shape[:1]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from icda.data.missing import plain_names
+from icda.data.missing import known_groups, plain_names
 from icda.data.own.encoding import Cells, cell_text
 from icda.data.own.table import FEATURES, NAMES, ColumnFile, as_objects, is_index
 from icda.errors import IcdaError, InputError, MissingFileError, UnreadableError
@@ -107,9 +107,13 @@ class ParquetTable(ColumnFile):
 
     def _batch(self, batch: Any, columns: Sequence[str], with_features: bool = True) -> FeatureBatch:
         features = self._matrix(batch) if with_features else np.empty((batch.num_rows, 0))
-        others = [name if name in columns else None for name in (self.target, self.sample_weight, self.groups)]
-        found: list[Any] = [name and column_values(batch.column(name), name) for name in others]
-        return FeatureBatch(features, *found)
+        target, weight, group = (
+            name if name in columns else None for name in (self.target, self.sample_weight, self.groups)
+        )
+        targets: Any = target and column_values(batch.column(target), target)
+        weights: Any = weight and column_values(batch.column(weight), weight)
+        groups = None if group is None else known_groups(column_values(batch.column(group), group, may_miss=True))
+        return FeatureBatch(features, targets, weights, groups)
 
     def _scan(self, columns: list[str], batch_size: int) -> Iterator[Any]:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
@@ -301,20 +305,21 @@ def _existing(path: Source) -> Any:
     return str(paths[0]) if single else [str(part) for part in paths]
 
 
-def column_values(column: Any, name: str) -> np.ndarray:
-    """A column of labels, weights or groups."""
-    if column.null_count:
+def column_values(column: Any, name: str, may_miss: bool = False) -> np.ndarray:
+    """A column of labels, weights or groups; with `may_miss` a cell may be empty, and is None."""
+    if column.null_count and not may_miss:
         raise InputError(f"column {name!r} has {column.null_count} empty cells or more: fill or drop them first.")
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
-    values = plain_names(column.to_numpy(zero_copy_only=False))
+    # As NumPy numbers, whole ones beside an empty cell would be fractions.
+    cells = as_objects(column.to_pylist()) if column.null_count else column.to_numpy(zero_copy_only=False)
+    values = plain_names(cells)
     if values.dtype != object:
         return values
-    cells = values.tolist()
-    longest = max((len(cell) for cell in cells if isinstance(cell, str | bytes)), default=0)
+    longest = max((len(cell) for cell in values.tolist() if isinstance(cell, str | bytes)), default=0)
     if longest > LONGEST_NAME:  # as a NumPy text every other cell would take as much room
         raise InputError(
             f"column {name!r} holds a text of {longest} characters, too many for a label or group (at most "
             f"{LONGEST_NAME}). Is it the right column?"
         )
-    return np.array(cells)
+    return values if column.null_count else np.array(values.tolist())

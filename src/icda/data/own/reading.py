@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from icda.data.embedding.samples import Columns, Reads, Samples, known_groups
+from icda.data.embedding.samples import Columns, Reads, Samples
 from icda.data.images import IMAGE_SUFFIXES
+from icda.data.missing import known_groups
 from icda.data.own.encoding import kind_of
 from icda.data.own.feature_files import FILES, read_features
 from icda.data.own.table import (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,11 +73,17 @@ def data_task(
     return own_task(name, images, samples, seed, input_shape=shape, model="resnet20", story=story)
 
 
-csv_task = data_task
+def csv_task(path: str | PathLike[str], columns: Columns | None = None, **options: Any) -> Task:
+    """`data_task` of a table."""
+    if Path(path).expanduser().is_dir():
+        raise InputError(f"{path} is a folder, expected a .csv: folder_task reads folders of images.")
+    return data_task(path, columns, **options)
 
 
 def folder_task(path: str | PathLike[str], image_size: int = 32, seed: int = 0, **options: bool) -> Task:
     """`data_task` of a folder of images."""
+    if Path(path).expanduser().is_file():
+        raise InputError(f"{path} is a file, expected a folder of images: csv_task reads tables.")
     return data_task(path, image_size=image_size, seed=seed, **options)  # type: ignore[arg-type]
 
 
