@@ -98,11 +98,10 @@ def test_a_fit_says_that_rows_of_the_test_split_are_fitted_too(tmp_path, column)
     assert bool(model.facts["notes"]) == (column == "split")
 
 
-def test_groups_that_are_not_known_are_none_in_every_kind_of_file(tmp_path):
+def test_groups_that_are_not_known_are_none_in_arrays_and_in_parquet(tmp_path):
     """In a text array of NumPy "" says so, in Parquet an empty cell; in memory they are read alike."""
     features, labels, groups = np.eye(6), list("abcabc"), ["sea", "", "land", "sea", "", "land"]
     known = [group or None for group in groups]
-    np.savez(tmp_path / "a.npz", features=features, y=labels, group=groups, **dict.fromkeys(("ids", "encoder"), "x"))
     np.save(tmp_path / "x.npy", features)
     np.save(tmp_path / "y.npy", labels)
     np.save(tmp_path / "g.npy", groups)
