@@ -44,20 +44,24 @@ def test_an_unknown_table_is_an_error():
 
 def test_runs_seeds_and_hours_are_counted_by_table_and_tier(tmp_path):
     runs = [("icda", 0, 3600, "cpu"), ("icda", 1, 3600, "cpu"), ("isda", 0, 1800, "cpu"), ("icda", 0, 7200, "long")]
-    names, machine = ("method", "seed", "seconds", "tier"), {"machine": "chip, 2 cores", "torch": "2.0"}
+    names, machine = (
+        ("method", "seed", "seconds", "tier"),
+        {"machine": "chip, 2 cores", "torch": "2.0", "code": "0a1b2c3d"},
+    )
     rows = [ledger_row(task="digits", **dict(zip(names, run, strict=True)), **machine) for run in runs]
+    rows[0]["code"] = ""  # from before rows had one
     write_ledger(tmp_path / "table2.csv", rows)
     lines = ledger_cost_table(tmp_path).splitlines()[2:]
     assert lines == [
-        "| table2 | cpu | 3 | 1 to 2 | 2.5 | chip, 2 cores | 2.0 |",
-        "| table2 | long | 1 | 1 | 2.0 | chip, 2 cores | 2.0 |",
+        "| table2 | cpu | 3 | 1 to 2 | 2.5 | chip, 2 cores | 2.0 | 0a1b2c3, no hash |",
+        "| table2 | long | 1 | 1 | 2.0 | chip, 2 cores | 2.0 | 0a1b2c3 |",
     ]
 
 
 def test_heads_on_features_are_counted_too(tmp_path):
     (tmp_path / "tail_features.csv").write_text(
-        "set,method,seed,seconds,processor,cores,torch\na,ce,0,1800,chip,2,2.0\na,ce,1,1800,chip,2,2.0\na,la,0,0,chip,2,2.0\n"
+        "set,method,seed,seconds,processor,cores,torch,code\na,ce,0,1800,chip,2,2.0,0a\na,ce,1,1800,chip,2,2.0,0a\na,la,0,0,chip,2,2.0,0a\n"
     )
     assert ledger_cost_table(tmp_path).splitlines()[2:] == [
-        "| tail-features |  | 3 | 1 to 2 | 1.0 | chip, 2 cores | 2.0 |"
+        "| tail-features |  | 3 | 1 to 2 | 1.0 | chip, 2 cores | 2.0 | 0a |"
     ]

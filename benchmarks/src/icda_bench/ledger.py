@@ -32,4 +32,5 @@ def read_ledger(path: Path) -> list[dict[str, str]]:
         row["attributes"] = row.get("attributes") or "known"  # rows from before there was a choice
         row["precision"] = row.get("precision") or "no"
         row["groups"] = row.get("groups") or ""
+        row["code"] = row.get("code") or ""
     return rows

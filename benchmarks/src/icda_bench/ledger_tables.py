@@ -34,7 +34,7 @@ STUDIES = {  # of heads on features: what makes a row another cell rather than a
     "embeddings": ("set", "attribute", "method", "selection"),
     "tail_features": ("set", "method"),
 }
-TITLES = ["table", "tier", "runs", "seeds", "hours, one core", "machine", "torch"]
+TITLES = ["table", "tier", "runs", "seeds", "hours, one core", "machine", "torch", "code"]
 
 
 def small_tasks_table(rows: Sequence[Mapping[str, str]]) -> str:
@@ -52,7 +52,7 @@ def small_tasks_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def ledger_cost_table(results: Path) -> str:
-    """One line per table and tier: cells, seeds of a cell, hours of all cells one after another, machine, torch.
+    """One line per table and tier: cells, seeds of a cell, hours of all cells one after another, machine, torch, code.
 
     Hours are those that passed while cells were trained, often beside other work: more than an idle core needs.
     """
@@ -79,4 +79,6 @@ def _cost(rows: Sequence[Mapping[str, str]], cell: Iterable[str]) -> list[str]:
     least, most = min(seeds.values()), max(seeds.values())
     hours = sum(float(row["seconds"]) for row in rows) / 3600
     machines, versions = (", ".join(sorted({row[name] for row in rows})) for name in ("machine", "torch"))
-    return [str(len(rows)), str(most) if least == most else f"{least} to {most}", f"{hours:.1f}", machines, versions]
+    codes = ", ".join(sorted({row["code"][:7] or "no hash" for row in rows}))
+    counted = str(most) if least == most else f"{least} to {most}"
+    return [str(len(rows)), counted, f"{hours:.1f}", machines, versions, codes]
