@@ -40,6 +40,7 @@ from icda_bench.studies.selection_rules import selection_table
 from icda_bench.studies.stability import stability_table
 from icda_bench.studies.tail_features import tail_tables
 from icda_bench.studies.verdicts.judge import detail_table, left_out_table, regret_table, verdict_table
+from icda_bench.suites.plan import open_table
 from icda_bench.suites.suite import SUITES, Suite, load_suite
 from icda_bench.suites.suite_table import overview_table, suite_rows, suite_table
 
@@ -101,6 +102,7 @@ TABLES: dict[str, Table] = {
     "headline": partial(headline_table, folder="docs/"),
     "headline-home": headline_table,
     "ledger-cost": ledger_cost_table,
+    "open-runs": open_table,
 }
 
 

@@ -7,10 +7,11 @@ from benchmarks.tests.suites.ledgers import ledger_row as blank_row
 from benchmarks.tests.suites.ledgers import made_cell as cell
 from rich.console import Console
 
+from icda.results.ledger import write_ledger
 from icda_bench.ledger import cell_columns
-from icda_bench.suites.plan import CostEstimate, in_ledger, plan_lines
+from icda_bench.suites.plan import CostEstimate, in_ledger, open_table, plan_lines
 from icda_bench.suites.runner import run_suite
-from icda_bench.suites.suite import Column, Place, Suite, SuiteRow
+from icda_bench.suites.suite import Column, Place, Suite, SuiteRow, cells, load_suite
 
 
 def suite(cell_seconds=None):
@@ -62,3 +63,21 @@ def test_a_plan_tells_what_is_done_what_is_left_and_its_cost(tmp_path):
     assert [line.split()[0] for line in lines[:4]] == ["done", "ledger", "open", "open"]
     assert lines[2].endswith("about 90 s")
     assert lines[4] == "4 cells: 2 done, 2 to run, about 3 core minutes"
+
+
+def test_runs_that_a_ledger_lacks_are_counted_and_rows_without_any_are_named(tmp_path):
+    planned = [cell for cell in cells(load_suite("ablation"), "cpu", "") if cell.column == "long_tail"]
+
+    def lines(present):
+        # other seeds than the suite's: a row has its runs whichever seeds they are
+        rows = [{**ledger_row(cell, 60.0), "tier": "cpu", "seed": str(cell.config.seed + 10)} for cell in present]
+        write_ledger(tmp_path / "ablation.csv", rows)
+        return [line for line in open_table(tmp_path).splitlines() if line.startswith("| `ablation` | cpu | ")]
+
+    whole = lines(planned)
+    lacking = [cell for cell in planned if cell.row != "icda" and (cell.row, cell.config.seed) != ("setting_1", 2)]
+    partly = lines(lacking)
+    title = load_suite("ablation").column("long_tail").title
+    assert not [line for line in whole if title in line]
+    (line,) = [line for line in partly if title in line]
+    assert line.split(" | ")[3:] == [f"4 of {len(planned)}", "ICDA", "about 4 core minutes |"]

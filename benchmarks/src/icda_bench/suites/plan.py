@@ -1,14 +1,14 @@
 """What a table still lacks and what that will cost: by its ledger, without training anything."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
 from icda.training.config import finished_result
-from icda_bench.ledger import read_ledger
-from icda_bench.markdown import columns, grouped
-from icda_bench.suites.suite import SUITES, Cell, Suite
+from icda_bench.ledger import IDENTITY, cell_columns, read_ledger
+from icda_bench.markdown import columns, grouped, markdown
+from icda_bench.suites.suite import SUITES, Cell, Suite, cells, load_suite
 
 LedgerRow = Mapping[str, str]
 Place = tuple[str, str]  # a task and a network
@@ -84,3 +84,26 @@ def plan_lines(
         lines.append(f"{state:<6}  {cell.label()}  {cell.config.folder()}{about}")
     done = len(cells) - len(waiting)
     return [*lines, f"{len(cells)} cells: {done} done, {len(waiting)} to run, {cost.text(waiting)}"]
+
+
+def open_table(results: Path) -> str:
+    """What suites plan and ledgers lack, by table, tier and column: how many runs, which rows have none, core minutes.
+
+    A row has its runs when it has as many seeds as the suite says, whichever they are. Tier `paper` is left out.
+    """
+    body = []
+    for suite in map(load_suite, SUITES):
+        rows = neighbouring_ledgers(results / f"{suite.name}.csv")
+        runs = {tuple(row[name] for name in IDENTITY) for row in rows}  # tables share some
+        cost, done = CostEstimate(suite, rows), Counter(run[:-1] for run in runs)
+        for tier in (tier for tier in ("cpu", "long") if tier in suite.tiers):
+            for key, planned in grouped(cells(suite, tier, "runs/bench"), lambda cell: cell.column).items():
+                same = grouped(planned, lambda cell: (cell.tier, *cell_columns(cell.config).values()))
+                lacking = [cell for place, seeds in same.items() for cell in seeds[done[place] :]]
+                if lacking:
+                    begun = {seeds[0].row for place, seeds in same.items() if done[place]}
+                    rest = dict.fromkeys(suite.row(cell.row).title for cell in lacking if cell.row not in begun)
+                    open_runs, minutes = f"{len(lacking)} of {len(planned)}", cost.text(lacking)
+                    place = (f"`{suite.name}`", tier, suite.column(key).title)
+                    body.append([*place, open_runs, " · ".join(rest), minutes])
+    return markdown(["table", "tier", "column", "runs open", "rows without a run", "cost"], body)
