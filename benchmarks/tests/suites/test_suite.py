@@ -31,7 +31,14 @@ SMALL: dict[str, Any] = {
     },
     "rows": [
         {"method": "cross_entropy", "title": "CE", "paper": [1.0, None]},
-        {"method": "icda", "title": "ICDA", "options": {"beta": 0.2}, "column_options": {"b": {"lambda0": 1.0}}},
+        {
+            "method": "icda",
+            "title": "ICDA",
+            "options": {"beta": 0.2},
+            "column_options": {"b": {"lambda0": 1.0}},
+            "settings": {"clip_norm": 5.0},
+            "column_settings": {"b": {"clip_norm": 1.0}},
+        },
         {"method": "meta_icda", "title": "Meta-ICDA", "metadata": True, "skip": ["b"]},
         {"key": "gan", "title": "a GAN", "paper": [2.0, 3.0]},
     ],
@@ -122,6 +129,7 @@ def test_recipes_places_and_rows_add_up():
     assert found["a", "icda"].options == {"beta": 0.2}
     assert found["b", "icda"].options == {"beta": 0.2, "lambda0": 1.0}
     assert (found["a", "icda"].epochs, found["b", "icda"].epochs) == (2, 9)
+    assert (found["a", "icda"].clip_norm, found["b", "icda"].clip_norm) == (5.0, 1.0)
     assert (found["a", "meta_icda"].task, found["a", "meta_icda"].decay) == ("digits", 0.01)
     assert (found["a", "icda"].task, found["a", "icda"].decay) == ("digits_lt", 0.1)
     assert ("b", "meta_icda") not in found
@@ -169,7 +177,7 @@ def test_the_parts_of_a_suite_fit_each_other(name):
     assert suite.reference in keys
     for row in suite.rows:
         assert len(row.paper) in (0, len(suite.paper_columns())), f"{row.key}: as many figures as the paper has columns"
-        assert {*row.skip, *row.column_options} <= set(columns)
+        assert {*row.skip, *row.column_options, *row.column_settings} <= set(columns)
         assert row.below is None or row.below in keys
     for column in suite.columns:
         here = bool({"cpu", "long"} & set(column.places))

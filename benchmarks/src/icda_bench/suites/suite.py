@@ -74,7 +74,8 @@ class SuiteRow:
     `metadata` puts a row into the table's second group, meta-learning: it gets the task with metadata and the schedule
     that goes with it. `paper` holds the paper's figures in the order of the columns, None where it has none. `below`
     names a row that the paper puts above this one where it gives no figures. `own` marks ICDA and Meta-ICDA, which are
-    also compared with their best rival. `settings` are training settings that belong to the row in every tier.
+    also compared with their best rival. `settings` are training settings that belong to the row in every tier,
+    `column_settings` those that it has in one column besides.
     """
 
     key: str
@@ -88,6 +89,7 @@ class SuiteRow:
     below: str | None = None
     skip: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
+    column_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def options_in(self, column: str) -> dict[str, Any]:
         return {**self.options, **self.column_options.get(column, {})}
@@ -239,7 +241,8 @@ def cell_config(suite: Suite, tier: str, column: Column, row: SuiteRow, seed: in
     """The settings of one cell, without a folder of its own."""
     assert row.method is not None, f"{row.title} is cited, not run"
     place = column.places[tier]
-    settings = {**place.settings, **(place.metadata_settings if row.metadata else {}), **row.settings}
+    settings = {**place.settings, **(place.metadata_settings if row.metadata else {})}
+    settings |= {**row.settings, **row.column_settings.get(column.key, {})}
     task = place.metadata_task if row.metadata and place.metadata_task else place.task
     task += f"_fold_{fold}" if place.folds else ""
     options = {**row.options_in(column.key), **place.row_options.get(row.key, {})}
