@@ -172,29 +172,62 @@ LFF_SETUP = Setup(num_classes=4, feature_dim=6, class_counts=torch.full((4,), 5)
 BATCH = make_batch(1, size=8)
 
 
+def losses_by_hand(model, batch):
+    """-log p_y of each sample, in a list."""
+    likely = model(batch.inputs).logits.softmax(1)
+    return [-math.log(float(likely[i, y])) for i, y in enumerate(batch.targets.tolist())]
+
+
+def weights_by_hand(method, batches, models):
+    """The weights of the last of some batches, from all losses so far: running means, shares of the class's largest."""
+    means, of_class = {}, {}
+    for batch in batches:
+        for i, pair in enumerate(zip(losses_by_hand(models[1], batch), losses_by_hand(models[0], batch), strict=True)):
+            sample, part = int(batch.index[i]), method.smoothing
+            earlier = means.get(sample, pair)
+            means[sample] = [part * old + (1 - part) * new for old, new in zip(earlier, pair, strict=True)]
+            of_class[sample] = int(batch.targets[i])
+    weights = []
+    for sample in batches[-1].index.tolist():
+        same = [means[other] for other in means if of_class[other] == of_class[sample]]
+        biased, kept = (means[sample][k] / max(pair[k] for pair in same) for k in (0, 1))
+        weights.append(biased / (biased + kept))
+    return weights
+
+
 def test_each_network_gets_the_gradient_of_its_own_loss(models):
     slopes = []
 
     def apply(loss):
         slopes.extend(torch.autograd.grad(loss, [model.head.weight for model in models]))
 
-    result = LfF(LFF_SETUP, q=0.6).step(BATCH, make_context(*models, apply=apply))
-    kept_total, biased_total, mean = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64), 0.0
-    for i in range(8):
+    method = LfF(LFF_SETUP, q=0.6)
+    result = method.step(BATCH, make_context(*models, apply=apply))
+    weights = weights_by_hand(method, [BATCH], models)
+    kept_total, biased_total = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for i, weight in enumerate(weights):
         y = int(BATCH.targets[i])
         kept, biased = (model(BATCH.inputs[[i]]).logits.softmax(1)[0, y] for model in models)
-        weight = math.log(float(biased)) / (math.log(float(biased)) + math.log(float(kept)))
         kept_total = kept_total - weight * kept.log() / 8
         biased_total = biased_total + (1 - biased**0.6) / 0.6 / 8
-        mean += weight / 8
     expected = (
         torch.autograd.grad(kept_total, [models[0].head.weight])[0],
         torch.autograd.grad(biased_total, [models[1].head.weight])[0],
     )
     for found, wanted in zip(slopes, expected, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
-    assert result.extra["weight"] == pytest.approx(mean)
-    assert float(result.loss) == pytest.approx(float(kept_total))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-7)
+    assert result.extra["weight"] == pytest.approx(sum(weights) / 8, rel=1e-6)
+    assert float(result.loss) == pytest.approx(float(kept_total), rel=1e-6)
+
+
+def test_losses_are_means_over_epochs_and_shares_of_the_largest_of_their_class(models):
+    """The second batch has samples of the first with other inputs, as an augmentation gives, and samples not seen yet."""
+    method, context = LfF(LFF_SETUP, smoothing=0.6), make_context(*models, apply=lambda loss: None)
+    first, other = make_batch(1, size=8), make_batch(2, size=8)
+    second = Batch(other.inputs, other.targets, None, torch.tensor([0, 5, 2, 7, 12, 13, 14, 15]))
+    method.step(first, context)
+    weights = weights_by_hand(method, [first, second], models)
+    assert method.step(second, context).extra["weight"] == pytest.approx(sum(weights) / 8, rel=1e-6)
 
 
 def test_equal_losses_and_no_losses_at_all_weigh_a_half():

@@ -60,7 +60,7 @@ OUT_OF_RANGE = {
     "jtt": {"first_stage": [0.0, 1.0], "up_weight": [0.5]},
     "ldam_drw": {"start": [1.5], "effective_beta": [1.0], "max_margin": [-1.0]},
     "ldmi": {"first_stage": [0.0, 1.0], "second_rate": [0.0, -1.0]},
-    "lff": {"q": [0.0, 1.5]},
+    "lff": {"q": [0.0, 1.5], "smoothing": [-0.1, 1.0]},
     "lisa": {"p_sel": [1.1], "alpha": [0.0], "mix": ["manifold"]},
     "loss_mixture": {"start": [1.5]},
     "lws": {"first_stage": [0.0, 1.0]},
