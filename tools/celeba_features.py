@@ -8,6 +8,7 @@ beside celeba_10k_64px.npz, or links to both into one folder that ICDA_DATA name
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -40,4 +41,6 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="folder that gets the file")
+    main(parser.parse_args().out)
