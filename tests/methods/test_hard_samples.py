@@ -178,12 +178,12 @@ def losses_by_hand(model, batch):
     return [-math.log(float(likely[i, y])) for i, y in enumerate(batch.targets.tolist())]
 
 
-def weights_by_hand(method, batches, models):
+def weights_by_hand(batches, models, part=0.7):
     """The weights of the last of some batches, from all losses so far: running means, shares of the class's largest."""
     means, of_class = {}, {}
     for batch in batches:
         for i, pair in enumerate(zip(losses_by_hand(models[1], batch), losses_by_hand(models[0], batch), strict=True)):
-            sample, part = int(batch.index[i]), method.smoothing
+            sample = int(batch.index[i])
             earlier = means.get(sample, pair)
             means[sample] = [part * old + (1 - part) * new for old, new in zip(earlier, pair, strict=True)]
             of_class[sample] = int(batch.targets[i])
@@ -203,7 +203,7 @@ def test_each_network_gets_the_gradient_of_its_own_loss(models):
 
     method = LfF(LFF_SETUP, q=0.6)
     result = method.step(BATCH, make_context(*models, apply=apply))
-    weights = weights_by_hand(method, [BATCH], models)
+    weights = weights_by_hand([BATCH], models)
     kept_total, biased_total = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for i, weight in enumerate(weights):
         y = int(BATCH.targets[i])
@@ -220,14 +220,22 @@ def test_each_network_gets_the_gradient_of_its_own_loss(models):
     assert float(result.loss) == pytest.approx(float(kept_total), rel=1e-6)
 
 
-def test_losses_are_means_over_epochs_and_shares_of_the_largest_of_their_class(models):
+@pytest.mark.parametrize("options", [{}, {"smoothing": 0.6}])
+def test_losses_are_means_over_epochs_and_shares_of_the_largest_of_their_class(models, options):
     """The second batch has samples of the first with other inputs, as an augmentation gives, and samples not seen yet."""
-    method, context = LfF(LFF_SETUP, smoothing=0.6), make_context(*models, apply=lambda loss: None)
+    method = LfF(LFF_SETUP, **options)
     first, other = make_batch(1, size=8), make_batch(2, size=8)
     second = Batch(other.inputs, other.targets, None, torch.tensor([0, 5, 2, 7, 12, 13, 14, 15]))
-    method.step(first, context)
-    weights = weights_by_hand(method, [first, second], models)
-    assert method.step(second, context).extra["weight"] == pytest.approx(sum(weights) / 8, rel=1e-6)
+    for batch in (first, second):
+        pairs = [losses_by_hand(model, batch) for model in reversed(models)]
+        shares = method.compared(torch.tensor(pairs, dtype=torch.float64).T, batch)
+    wanted = weights_by_hand([first, second], models, *options.values())
+    assert relative_difficulty(*shares.unbind(1)).tolist() == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_class_without_any_loss_weighs_a_half():
+    shares = LfF(LFF_SETUP).compared(torch.zeros(8, 2, dtype=torch.float64), BATCH)
+    assert relative_difficulty(*shares.unbind(1)).tolist() == [0.5] * 8
 
 
 def test_equal_losses_and_no_losses_at_all_weigh_a_half():
